@@ -1,0 +1,100 @@
+// op.h: how an operation is made. One file in ops/ holds an hst_op record and its public function; the record is the
+// only thing that the dispatcher, the tape, the documentation and the sweeps of the tests know about it.
+//
+// Dispatch (hst_apply): arguments and contexts checked -> shape rule -> cast class, if a region is active -> outputs
+// allocated -> forward -> recorded, if an argument wants a gradient.
+#ifndef HST_OP_H
+#define HST_OP_H
+
+#include "autograd/autograd.h"
+#include "tensor/backend.h"
+#include "tensor/context.h"
+
+enum { HST_MAX_INPUTS = 7, HST_MAX_OUTPUTS = 2, HST_MAX_SAVED = 2, HST_MAX_ATTRIBUTES = 80 };
+
+// What an autocast region does to an operation; amp/ gives the classes their meaning.
+typedef enum hst_cast_class {
+    HST_CAST_NONE,  // runs in the dtypes it is given
+    HST_CAST_LOWER, // in the region's 16-bit type
+    HST_CAST_F32,   // in fp32
+    HST_CAST_WIDEST // in the widest dtype among its arguments
+} hst_cast_class;
+
+typedef struct hst_type {
+    hst_dtype dtype;
+    int rank;
+    int64_t shape[HST_MAX_RANK];
+} hst_type;
+
+typedef struct hst_op hst_op;
+
+// One application of an operation. Optional arguments that were not given are NULL.
+typedef struct hst_call {
+    const hst_op *op;
+    hst_context *ctx;
+    hst_tensor *in[HST_MAX_INPUTS];
+    hst_tensor *out[HST_MAX_OUTPUTS];
+    hst_tensor *saved[HST_MAX_SAVED]; // made by forward for backward (hst_call_save)
+    bool recording;                   // backward may come: save what it needs
+    _Alignas(8) unsigned char attributes[HST_MAX_ATTRIBUTES]; // the op's own struct of options
+} hst_call;
+
+// Where one input's gradient goes. HST_NULL: not wanted. The kernel takes the old value (HST_ADD) into its accumulator,
+// adds everything and rounds once into the dtype of `into`.
+typedef struct hst_gradient {
+    hst_request request;
+    hst_tensor *into; // contiguous, the input's shape
+} hst_gradient;
+
+struct hst_op {
+    const char *name;
+    const char *inputs[HST_MAX_INPUTS];   // argument names for error sentences; "bias?" is optional
+    const char *outputs[HST_MAX_OUTPUTS];
+    hst_cast_class cast;
+    unsigned reads_inputs;  // bit i: backward reads in[i]; the others are NULL there
+    unsigned reads_outputs; // bit i: backward reads out[i]
+    unsigned constants;     // bit i: in[i] never has a gradient (a mask); integers never have one anyway
+    bool takes_strides;     // else strided arguments are made contiguous first
+
+    // Checks shapes and dtypes, sets out[0..]; false after hst_fail. Output i is made only where out[i].rank >= 0.
+    bool (*shape)(hst_call *call, hst_type *out);
+    bool (*forward)(hst_call *call);
+    hst_tensor *(*view)(hst_call *call, const hst_type *out); // instead of forward: out[0] over in[0]'s storage
+    // dy[i] is NULL where no gradient reached output i (a zero); otherwise contiguous, of the output's shape and dtype.
+    // No two of the dx[i].into are the same buffer.
+    bool (*backward)(hst_call *call, hst_tensor *const *dy, const hst_gradient *dx);
+};
+
+// Applies op to its inputs; returns out[0] (all of them in `out`, if not NULL), or NULL after recording an error.
+hst_tensor *hst_apply(const hst_op *op, hst_tensor *const *in, const void *attributes, size_t attributes_size,
+                      hst_tensor **out);
+
+// A contiguous tensor that lives as long as the call: saved[slot].
+hst_tensor *hst_call_save(hst_call *call, int slot, hst_dtype dtype, int rank, const int64_t *shape);
+
+// A tensor as a kernel sees it. NULL tensors and HST_NULL requests become absent ones.
+static inline hst_source hst_source_of(const hst_tensor *t) {
+    return t ? (hst_source){hst_raw(t), t->dtype} : (hst_source){0};
+}
+static inline hst_target hst_target_of(hst_tensor *t) { return (hst_target){hst_raw(t), t->dtype, false}; }
+static inline hst_target hst_gradient_target(hst_gradient g) {
+    return g.request == HST_NULL ? (hst_target){0} : (hst_target){hst_raw(g.into), g.into->dtype, g.request == HST_ADD};
+}
+
+static inline bool hst_is_float(hst_dtype d) { return d == HST_F32 || d == HST_F16 || d == HST_BF16; }
+
+// The dtype in which values of a and b both fit: fp32 unless they are equal.
+static inline hst_dtype hst_promote(hst_dtype a, hst_dtype b) { return a == b ? a : HST_F32; }
+
+static inline hst_type hst_type_of(const hst_tensor *t) {
+    hst_type type = {.dtype = t->dtype, .rank = t->rank};
+    for (int i = 0; i < t->rank; i++) type.shape[i] = t->shape[i];
+    return type;
+}
+
+// Checks for shape rules; each records one sentence that names the operation, the argument and what would be right.
+bool hst_check_float(const hst_call *call, int input);
+bool hst_check_index(const hst_call *call, int input);                        // i32, i64 or u8
+bool hst_check_shape(const hst_call *call, int input, int rank, const int64_t *shape); // absent inputs pass
+
+#endif

@@ -1,0 +1,115 @@
+// stream.c: a corpus as batches. Lane b of B reads the text (n bytes, taken as a ring) from offset + b * lane on:
+//
+//     lane  = floor((n - 1) / B)           bytes that each lane may read
+//     batch = floor(lane / L)              batches an epoch
+//     ids[t][b]     = text[(offset + b * lane + i * L + t) mod n]        batch i of the epoch, t < L
+//     targets[t][b] = text[(offset + b * lane + i * L + t + 1) mod n]
+//
+// B * lane <= n - 1, so that no byte is an input twice in an epoch. Nothing is remembered but the position: a batch is a
+// function of (seed, position), and seeking is an assignment.
+#include <inttypes.h>
+#include <stdio.h>
+#include "data/data.h"
+#include "tensor/context.h"
+
+struct hst_stream {
+    const hst_corpus *corpus;
+    hst_context *ctx;
+    int64_t batch, length;
+    int64_t size, lane, epoch_batches;
+    int64_t position; // batches delivered
+    uint64_t seed;
+};
+
+// The text is too small: says how small, and which batch or length would do.
+static void too_small(hst_context *ctx, int64_t size, int64_t batch, int64_t length) {
+    int64_t need, most = size - 1; // predictions that the text has
+    char needs[32] = "more than 2^63", fits[80] = "no batch fits";
+    if (!__builtin_mul_overflow(batch, length, &need) && need < INT64_MAX)
+        snprintf(needs, sizeof needs, "at least %" PRId64, need + 1);
+    if (most >= batch && most >= length)
+        snprintf(fits, sizeof fits, "length %" PRId64 " or batch %" PRId64 " would fit", most / batch, most / length);
+    else if (most >= batch) snprintf(fits, sizeof fits, "length %" PRId64 " would fit", most / batch);
+    else if (most >= length) snprintf(fits, sizeof fits, "batch %" PRId64 " would fit", most / length);
+    else if (most >= 1) snprintf(fits, sizeof fits, "batch 1 x length %" PRId64 " would fit", most);
+    hst_fail(ctx, HST_ERROR_VALUE, "the text has %" PRId64 " bytes: batch %" PRId64 " x length %" PRId64 " needs %s; %s",
+             size, batch, length, needs, fits);
+}
+
+hst_stream *hst_stream_new(const hst_corpus *corpus, int64_t batch, int64_t length, uint64_t seed) {
+    hst_context *ctx = hst_corpus_context(corpus);
+    if (hst_get_status(ctx) != HST_OK) return NULL;
+    if (batch < 1 || length < 1) {
+        hst_fail(ctx, HST_ERROR_VALUE, "hst_stream_new: batch %" PRId64 ", length %" PRId64 "; both must be at least 1",
+                 batch, length);
+        return NULL;
+    }
+    int64_t size = hst_corpus_size(corpus), lane = size > 0 ? (size - 1) / batch : 0;
+    if (lane < length) {
+        too_small(ctx, size, batch, length);
+        return NULL;
+    }
+    hst_stream *stream = hst_workspace(ctx, sizeof *stream);
+    if (stream) *stream = (hst_stream){corpus, ctx, batch, length, size, lane, lane / length, 0, seed};
+    return stream;
+}
+
+void hst_stream_free(hst_stream *stream) {
+    if (stream) hst_workspace_free(stream->ctx, stream);
+}
+
+int64_t hst_stream_epoch_batches(const hst_stream *stream) { return stream->epoch_batches; }
+int64_t hst_stream_position(const hst_stream *stream) { return stream->position; }
+
+void hst_stream_seek(hst_stream *stream, int64_t position) {
+    if (position >= 0) stream->position = position;
+    else hst_fail(stream->ctx, HST_ERROR_VALUE, "hst_stream_seek: position %" PRId64 " is below 0", position);
+}
+
+// Where lane 0 begins in an epoch: 64 random bits modulo n, whose bias, n / 2^64, nobody will see. No operation of a
+// training step has this number, so that the words are nobody else's.
+static int64_t offset_of(const hst_stream *stream, int64_t epoch) {
+    uint32_t words[4];
+    hst_philox((hst_random_key){stream->seed, (uint64_t)epoch, UINT32_MAX}, 0, words);
+    return (int64_t)(((uint64_t)words[1] << 32 | words[0]) % (uint64_t)stream->size);
+}
+
+// The elements of a target of hst_stream_next, or NULL after recording what is wrong with it.
+static uint8_t *elements(const hst_stream *stream, hst_tensor *t, const char *name) {
+    char found[64];
+    if (!t) {
+        hst_fail(stream->ctx, HST_ERROR_VALUE, "hst_stream_next: %s is NULL", name);
+    } else if (t->ctx != stream->ctx) {
+        hst_fail(stream->ctx, HST_ERROR_STATE, "hst_stream_next: %s is of another context than the stream", name);
+        hst_fail(t->ctx, HST_ERROR_STATE, "hst_stream_next: the stream is of another context than %s", name);
+    } else if (t->dtype != HST_U8 || t->rank != 2 || t->shape[0] != stream->length || t->shape[1] != stream->batch) {
+        hst_fail(stream->ctx, t->dtype != HST_U8 ? HST_ERROR_DTYPE : HST_ERROR_SHAPE,
+                 "hst_stream_next: %s is %s; u8 (%" PRId64 ", %" PRId64 ") is expected", name, hst_describe(t, found),
+                 stream->length, stream->batch);
+    } else {
+        return hst_mutable_data(t);
+    }
+    return NULL;
+}
+
+hst_status hst_stream_next(hst_stream *stream, hst_tensor *ids, hst_tensor *targets, bool *fresh) {
+    if (hst_get_status(stream->ctx) != HST_OK) return hst_get_status(stream->ctx);
+    int64_t n = stream->size, epoch = stream->position / stream->epoch_batches;
+    int64_t first = stream->position % stream->epoch_batches * stream->length;
+    if (hst_corpus_size(stream->corpus) != n)
+        return hst_fail(stream->ctx, HST_ERROR_STATE, "hst_stream_next: the text changed after hst_stream_new");
+    uint8_t *to_ids = elements(stream, ids, "ids"), *to_targets = to_ids ? elements(stream, targets, "targets") : NULL;
+    if (!to_targets) return hst_get_status(stream->ctx);
+    const uint8_t *text = hst_corpus_bytes(stream->corpus);
+    for (int64_t b = 0, start = offset_of(stream, epoch) + first; b < stream->batch; b++, start += stream->lane) {
+        int64_t at = start % n;
+        for (int64_t t = 0; t < stream->length; t++) {
+            to_ids[t * stream->batch + b] = text[at];
+            at = at + 1 < n ? at + 1 : 0;
+            to_targets[t * stream->batch + b] = text[at];
+        }
+    }
+    if (fresh) *fresh = first == 0;
+    stream->position++;
+    return HST_OK;
+}

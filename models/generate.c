@@ -1,0 +1,97 @@
+// generate.c: sampling from the language model, one symbol at a time with a carried state.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "models/language_model.h"
+
+enum { PROMPT_CHUNK = 256 };
+
+typedef struct candidate { double logit, weight; int id; } candidate;
+
+// Higher logits first, equal ones by id.
+static int compare(const void *a, const void *b) {
+    const candidate *x = a, *y = b;
+    return x->logit > y->logit ? -1 : x->logit < y->logit ? 1 : (x->id > y->id) - (x->id < y->id);
+}
+
+// Weights exp((logit - max) / T) of the candidates that top_k and top_p leave; returns how many those are.
+static int64_t weigh(candidate *c, int64_t count, const hst_sampling *s, double *total) {
+    int64_t kept = s->top_k > 0 && s->top_k < count ? s->top_k : count;
+    double all = 0;
+    for (int64_t i = 0; i < kept; i++) all += c[i].weight = exp((c[i].logit - c[0].logit) / s->temperature);
+    *total = 0;
+    for (int64_t i = 0; i < kept; i++) {
+        *total += c[i].weight;
+        if (*total >= s->top_p * all) return i + 1;
+    }
+    return kept;
+}
+
+static int choose(candidate *c, int64_t count, const hst_sampling *s, uint64_t position) {
+    qsort(c, (size_t)count, sizeof *c, compare);
+    if (s->temperature == 0) return c[0].id;
+    double total;
+    int64_t kept = weigh(c, count, s, &total);
+    uint32_t words[4];
+    hst_philox((hst_random_key){.seed = s->seed}, position, words);
+    double left = total * ((double)words[0] + (double)words[1] * 0x1p-32) * 0x1p-32;
+    for (int64_t i = 0; i < kept; i++)
+        if ((left -= c[i].weight) < 0) return c[i].id;
+    return c[kept - 1].id;
+}
+
+typedef struct generator {
+    const hst_lm *model;
+    hst_tensor *state;   // (N, 1, D), carried
+    candidate *last;     // one a symbol: the logits after the last input
+} generator;
+
+// Feeds symbols in; leaves the state and the logits after the last of them.
+static bool feed(generator *g, const uint8_t *symbols, int64_t count) {
+    hst_context *ctx = g->model->ctx;
+    hst_scope_begin(ctx);
+    hst_tensor *c, *ids = hst_from_array(ctx, HST_U8, HST_SHAPE(count, 1), HST_U8, symbols);
+    hst_tensor *logits = hst_lm_forward(g->model, ids, g->state, false, &c);
+    if (logits) {
+        int64_t v = g->model->config.vocabulary;
+        hst_copy_tensor(g->state, c, false);
+        for (int64_t i = 0; i < v; i++) {
+            g->last[i] = (candidate){.logit = hst_load(hst_source_of(logits), (count - 1) * v + i), .id = (int)i};
+            if (isnan(g->last[i].logit)) hst_fail(ctx, HST_ERROR_DIVERGED, "hst_lm_generate: the model's logits are not numbers; its weights have diverged");
+        }
+    }
+    hst_scope_end(ctx, NULL);
+    return ctx->status == HST_OK;
+}
+
+static bool check(const hst_lm *m, const hst_sampling *s) {
+    if (s->temperature >= 0 && s->top_k >= 0 && s->top_p > 0 && s->top_p <= 1 && m->config.vocabulary <= 256) return true;
+    hst_fail(m->ctx, HST_ERROR_VALUE, "hst_lm_generate: temperature %g and top_k %lld must not be negative, top_p %g in (0, 1], the vocabulary bytes",
+             s->temperature, (long long)s->top_k, s->top_p);
+    return false;
+}
+
+static void run(generator *g, const uint8_t *prompt, size_t count, int64_t tokens, const hst_sampling *s,
+                bool (*emit)(int symbol, void *user), void *user) {
+    for (size_t i = 0; i < count; i += PROMPT_CHUNK)
+        if (!feed(g, prompt + i, (int64_t)(count - i < PROMPT_CHUNK ? count - i : PROMPT_CHUNK))) return;
+    for (int64_t i = 0; i < tokens; i++) {
+        uint8_t symbol = (uint8_t)choose(g->last, g->model->config.vocabulary, s, (uint64_t)i);
+        if (!emit(symbol, user) || i + 1 == tokens || !feed(g, &symbol, 1)) return;
+    }
+}
+
+hst_status hst_lm_generate(const hst_lm *m, const uint8_t *prompt, size_t count, int64_t tokens, const hst_sampling *sampling,
+                           bool (*emit)(int symbol, void *user), void *user) {
+    hst_context *ctx = m->ctx;
+    if (ctx->status != HST_OK || !check(m, sampling)) return ctx->status;
+    hst_no_grad_begin(ctx);
+    hst_scope_begin(ctx);
+    generator g = {.model = m, .state = hst_zeros(ctx, HST_F32, HST_SHAPE(m->config.layers, 1, m->config.hidden)),
+                   .last = hst_workspace(ctx, (size_t)m->config.vocabulary * sizeof *g.last)};
+    if (g.state && g.last) run(&g, count ? prompt : (const uint8_t *)"\n", count ? count : 1, tokens, sampling, emit, user);
+    hst_workspace_free(ctx, g.last);
+    hst_scope_end(ctx, NULL);
+    hst_no_grad_end(ctx);
+    return ctx->status;
+}

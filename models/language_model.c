@@ -1,0 +1,58 @@
+// language_model.c: embedding -> SRU stack -> layer norm -> dropout -> output layer.
+#include <math.h>
+#include "models/language_model.h"
+
+static bool check(hst_context *ctx, const hst_lm_config *c) {
+    if (c->vocabulary >= 1 && c->hidden >= 1) return true;
+    hst_fail(ctx, HST_ERROR_VALUE, "hst_lm_new: vocabulary %lld and hidden %lld must be positive", (long long)c->vocabulary, (long long)c->hidden);
+    return false;
+}
+
+static void make_parts(hst_lm *m) {
+    const hst_lm_config *c = &m->config;
+    hst_context *ctx = m->ctx;
+    hst_parameters *list = m->parameters;
+    double bound = 1 / sqrt((double)c->hidden);
+    m->embedding = hst_parameter(list, "embedding_layer.weight", hst_uniform(ctx, HST_F32, HST_SHAPE(c->vocabulary, c->hidden), -0.1, 0.1));
+    m->sru = hst_sru_new(list, "rnn.", &(hst_sru_config){c->hidden, c->hidden, c->layers, c->dropout, c->highway_bias, c->layer_norm, c->rescale});
+    if (c->layer_norm) {
+        m->norm_gain = hst_parameter(list, "output_norm.weight", hst_full(ctx, HST_F32, HST_SHAPE(c->hidden), 1));
+        m->norm_bias = hst_parameter(list, "output_norm.bias", hst_zeros(ctx, HST_F32, HST_SHAPE(c->hidden)));
+    }
+    m->output = c->tied ? m->embedding
+                        : hst_parameter(list, "output_layer.weight", hst_uniform(ctx, HST_F32, HST_SHAPE(c->vocabulary, c->hidden), -bound, bound));
+    m->output_bias = hst_parameter(list, "output_layer.bias", hst_zeros(ctx, HST_F32, HST_SHAPE(c->vocabulary)));
+}
+
+hst_lm *hst_lm_new(hst_context *ctx, const hst_lm_config *config) {
+    hst_lm *m = ctx->status == HST_OK && check(ctx, config) ? hst_allocate(ctx, sizeof *m, HST_WORKSPACE) : NULL;
+    if (!m) return NULL;
+    *m = (hst_lm){.ctx = ctx, .config = *config, .parameters = hst_parameters_new(ctx)};
+    hst_category category = ctx->category;
+    ctx->category = HST_WEIGHTS;
+    hst_scope_begin(ctx);
+    if (m->parameters) make_parts(m);
+    hst_scope_end(ctx, NULL);
+    ctx->category = category;
+    if (ctx->status == HST_OK) return m;
+    hst_lm_free(m);
+    return NULL;
+}
+
+void hst_lm_free(hst_lm *m) {
+    if (!m) return;
+    hst_sru_free(m->sru);
+    hst_parameters_free(m->parameters);
+    hst_free(m->ctx, m);
+}
+
+const hst_lm_config *hst_lm_configuration(const hst_lm *m) { return &m->config; }
+hst_parameters *hst_lm_parameters(const hst_lm *m) { return m->parameters; }
+
+hst_tensor *hst_lm_forward(const hst_lm *m, hst_tensor *ids, hst_tensor *c0, bool training, hst_tensor **c_last) {
+    hst_tensor *x = hst_embedding(m->embedding, ids);
+    hst_tensor *h = hst_sru_forward(m->sru, x, c0, NULL, training, c_last);
+    if (m->config.layer_norm) h = hst_layer_norm(h, m->norm_gain, m->norm_bias, 1e-5);
+    if (training) h = hst_dropout(h, m->config.dropout);
+    return hst_linear(h, hst_transpose(m->output, 0, 1), m->output_bias);
+}

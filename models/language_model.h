@@ -1,0 +1,15 @@
+// language_model.h: the insides of the language model, for this folder.
+#ifndef HST_LANGUAGE_MODEL_H
+#define HST_LANGUAGE_MODEL_H
+
+#include "models/sru.h"
+
+struct hst_lm {
+    hst_context *ctx;
+    hst_lm_config config;
+    hst_parameters *parameters;
+    hst_sru *sru;
+    hst_tensor *embedding, *norm_gain, *norm_bias, *output, *output_bias; // output is embedding when tied
+};
+
+#endif

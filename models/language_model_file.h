@@ -1,0 +1,18 @@
+// language_model_file.h: model files for the trainer, which adds what a checkpoint needs.
+#ifndef HST_LANGUAGE_MODEL_FILE_H
+#define HST_LANGUAGE_MODEL_FILE_H
+
+#include "models/models.h"
+#include "models/safetensors.h"
+
+// hst_lm_save with further tensors and metadata (`pairs` keys and values in turn) in the same file.
+hst_status hst_lm_save_with(const hst_lm *model, const char *path, const hst_entry *more, int more_count, const char *const *metadata,
+                            int pairs);
+
+// The model's parameters from an open file of the same configuration.
+bool hst_lm_read(hst_lm *model, const char *path, const hst_safetensors *file);
+
+// An entry of a floating-point type into a tensor or view with as many elements.
+bool hst_entry_copy(const hst_entry *entry, hst_tensor *to);
+
+#endif

@@ -1,0 +1,120 @@
+// blocks.h: what the fast kernels share beside vectors: how work is cut into tasks, and sums in double.
+//
+// A task is a block of elements, rows or columns, and it owns its outputs. Where many blocks add to one sum, each leaves a
+// partial sum of its own, and add_partials puts them together in the order of the blocks. How large a block is depends on
+// the shape alone; hence the same bits for any number of threads.
+#ifndef HST_BLOCKS_H
+#define HST_BLOCKS_H
+
+#include "ops/cpu/vector.h"
+#include "tensor/context.h"
+
+enum {
+    TASK_ELEMENTS = 16384, // enough to be worth a thread's attention
+    SUM_ROWS = 64,         // rows in a partial sum of columns, at least: then partial sums are small beside the rows
+    SUM_BLOCKS = 256       // partial sums, at most
+};
+
+typedef struct range { int64_t begin, end; } range;
+
+INLINE int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Part `index` of `count` things cut into parts of `size`.
+INLINE range part(int64_t index, int64_t size, int64_t count) {
+    int64_t begin = index * size, end = begin + size;
+    return (range){begin, end < count ? end : count};
+}
+
+// Rows in one task of a kernel that treats each row alone; and of one that also sums over the rows.
+INLINE int64_t task_rows(int64_t width) { return divide_up(TASK_ELEMENTS, width > 0 ? width : 1); }
+INLINE int64_t sum_rows(int64_t rows) {
+    int64_t least = divide_up(rows, SUM_BLOCKS);
+    return least > SUM_ROWS ? least : SUM_ROWS;
+}
+
+// How many vectors hold n elements.
+INLINE int64_t vectors(int64_t n) { return divide_up(n, VL); }
+
+// As get and put of vector.h, for what may be absent.
+INLINE vf get_or(hst_source s, int64_t i, int64_t n, float otherwise) {
+    return s.data ? get(s, i, n) : splat(otherwise);
+}
+INLINE void put_if(hst_target t, int64_t i, vf x, int64_t n) {
+    if (t.data) put(t, i, x, n);
+}
+
+// 0, 1, .. VL-1
+INLINE vi lane_numbers(void) {
+    static const int32_t numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    vi lanes;
+    memcpy(&lanes, numbers, sizeof lanes);
+    return lanes;
+}
+
+// x, with 0 in the lanes from n on.
+INLINE vf first_lanes(vf x, int64_t n) { return n < VL ? pick(lane_numbers() < (int32_t)n, x, splat(0)) : x; }
+
+// ---- sums in double ----
+
+typedef struct wide { vd low, high; } wide; // one double for each lane of a vf
+
+INLINE wide widened(vf x) { return (wide){low_lanes(x), high_lanes(x)}; }
+INLINE void accumulate(wide *sum, wide x) {
+    sum->low += x.low;
+    sum->high += x.high;
+}
+INLINE void accumulate_product(wide *sum, wide x, wide y) { // exact products, of two floats each
+    sum->low += x.low * y.low;
+    sum->high += x.high * y.high;
+}
+INLINE double total(wide x) { return sum_of_lanes(x.low + x.high); }
+
+// sum[v] = columns j + v VL .. of x, summed over rows[begin .. end), or over all rows begin .. end if `rows` is NULL.
+// `count` <= 4 is a constant; the last vector has n columns (all VL if n is greater).
+INLINE void sum_columns(hst_source x, int64_t width, const int64_t *rows, range r, int64_t j, int64_t n, wide *sum, int count) {
+    UNROLL for (int v = 0; v < count; v++) sum[v] = (wide){{0}, {0}};
+    for (int64_t i = r.begin; i < r.end; i++) {
+        int64_t at = (rows ? rows[i] : i) * width + j;
+        UNROLL for (int v = 0; v < count; v++) accumulate(&sum[v], widened(get(x, at + v * VL, n)));
+    }
+}
+
+// y[i] (+)= sum, rounded once.
+INLINE void put_sum(hst_target y, int64_t i, double sum) {
+    hst_store(y, i, y.add ? sum + hst_load((hst_source){y.data, y.dtype}, i) : sum);
+}
+INLINE void put_sums(hst_target y, int64_t i, wide sum, int64_t n) {
+    double lanes[VL];
+    memcpy(lanes, &sum, sizeof lanes);
+    for (int64_t l = 0; l < n && l < VL; l++)
+        if (y.dtype == HST_F32) ((float *)y.data)[i + l] = (float)(y.add ? lanes[l] + ((float *)y.data)[i + l] : lanes[l]);
+        else put_sum(y, i + l, lanes[l]);
+}
+
+// y[offset + j] (+)= factor * sum of partial[block * stride][j] over the blocks, for j < width; a vector of partial sums
+// covers VL columns.
+static inline void add_partials(const wide *partial, int64_t blocks, int64_t stride, double factor, hst_target y,
+                                int64_t offset, int64_t width) {
+    if (!y.data) return;
+    for (int64_t j = 0; j < width; j += VL) {
+        wide sum = {{0}, {0}};
+        for (int64_t block = 0; block < blocks; block++) accumulate(&sum, partial[block * stride + j / VL]);
+        sum.low *= factor;
+        sum.high *= factor;
+        put_sums(y, offset + j, sum, width - j);
+    }
+}
+
+// True if all `count` ids are in 0 .. limit-1; otherwise records which one is not. `what` is "lookup: id", say.
+static inline bool check_indices(hst_context *ctx, const char *what, hst_source ids, int64_t count, int64_t limit) {
+    for (int64_t i = 0; i < count; i++) {
+        int64_t id = hst_index_at(ids, i);
+        if (id >= 0 && id < limit) continue;
+        hst_fail(ctx, HST_ERROR_VALUE, "%s %lld at position %lld is not in 0 .. %lld", what, (long long)id, (long long)i,
+                 (long long)limit - 1);
+        return false;
+    }
+    return true;
+}
+
+#endif

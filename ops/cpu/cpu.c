@@ -1,0 +1,47 @@
+// cpu.c: chooses among the CPU's backends: the naive kernels, and the fast ones compiled for each instruction set.
+#include "tensor/backend.h"
+#include <string.h>
+
+extern const hst_backend hst_backend_naive; // ops/cpu/naive.c
+#ifndef HST_REAL_DOUBLE
+extern const hst_backend hst_backend_portable; // ops/cpu/table.c, as the next two
+#ifdef __x86_64__
+extern const hst_backend hst_backend_avx2, hst_backend_avx512;
+#endif
+#endif
+
+// Best first. Each runs wherever the one before it does, so that a CPU's choice is this list from some row to the end.
+static const struct { const hst_backend *backend; const char *names; } ladder[] = {
+#ifndef HST_REAL_DOUBLE
+#ifdef __x86_64__
+    {&hst_backend_avx512, "avx512 avx2 portable naive"},
+    {&hst_backend_avx2, "avx2 portable naive"},
+#endif
+    {&hst_backend_portable, "portable naive"},
+#endif
+    {&hst_backend_naive, "naive"},
+};
+enum { RUNGS = sizeof ladder / sizeof *ladder };
+
+// The first row that this CPU, with this operating system, can run.
+static int best(void) {
+#if defined __x86_64__ && !defined HST_REAL_DOUBLE
+    // Every CPU with AVX2 also converts f16; the compilers differ in whether one may ask.
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 2;
+    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    return avx512 ? 0 : 1;
+#else
+    return 0;
+#endif
+}
+
+const hst_backend *hst_cpu_backend(const char *isa) {
+    int first = best();
+    if (!isa || !strcmp(isa, "auto")) return ladder[first].backend;
+    for (int i = first; i < RUNGS; i++)
+        if (!strcmp(isa, ladder[i].backend->name)) return ladder[i].backend;
+    return NULL;
+}
+
+const char *hst_isa_names(void) { return ladder[best()].names; }

@@ -1,0 +1,148 @@
+// elementwise.c: copies between strided spaces and dtypes, linear combinations, dropout. Elements do not meet here, so
+// tasks are blocks of elements.
+#include "ops/cpu/blocks.h"
+#include "ops/cpu/kernels.h"
+
+#include <math.h>
+
+// ---- copy ----
+// A strided space is copied in runs along its last axis. Where neighbours there are not neighbours in memory, the runs are
+// short and the axis before the last goes round inside: a transposition then works on a few cache lines at a time.
+
+typedef struct copy_job {
+    hst_copy space;                  // with as few axes as possible
+    int64_t run, runs, rows, in_all; // length of a run, runs in the last axis, extent of the axis before it, runs in all
+    int64_t task_runs;
+} copy_job;
+
+static bool is_integer(hst_dtype t) { return t == HST_U8 || t == HST_I32 || t == HST_I64; }
+static bool is_vector(hst_dtype t) { return t == HST_F32 || t == HST_F16 || t == HST_BF16; }
+
+// to[i] (+)= value, exact, and saturating at the ends of the type
+static void put_integer(hst_target to, int64_t i, int64_t value) {
+    int64_t sum = value;
+    if (to.add && __builtin_add_overflow(hst_index_at((hst_source){to.data, to.dtype}, i), value, &sum))
+        sum = value < 0 ? INT64_MIN : INT64_MAX;
+    if (to.dtype == HST_I64)
+        ((int64_t *)to.data)[i] = sum;
+    else if (to.dtype == HST_I32)
+        ((int32_t *)to.data)[i] = (int32_t)(sum < INT32_MIN ? INT32_MIN : sum > INT32_MAX ? INT32_MAX : sum);
+    else
+        ((uint8_t *)to.data)[i] = (uint8_t)(sum < 0 ? 0 : sum > UINT8_MAX ? UINT8_MAX : sum);
+}
+
+static void copy_f32(float *to, int64_t to_stride, const float *from, int64_t from_stride, bool add, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        float x = from[i * from_stride];
+        to[i * to_stride] = add ? to[i * to_stride] + x : x;
+    }
+}
+
+// n elements, the first at from[i] and to[j]
+static void copy_run(hst_source from, int64_t i, int64_t from_stride, hst_target to, int64_t j, int64_t to_stride, int64_t n) {
+    bool adjacent = from_stride == 1 && to_stride == 1;
+    size_t size = hst_dtype_size(from.dtype);
+    if (adjacent && from.dtype == to.dtype && !to.add)
+        memcpy((char *)to.data + (size_t)j * size, (const char *)from.data + (size_t)i * size, (size_t)n * size);
+    else if (adjacent && is_vector(from.dtype) && is_vector(to.dtype))
+        for (int64_t o = 0; o < n; o += VL) put(to, j + o, get(from, i + o, n - o), n - o);
+    else if (from.dtype == HST_F32 && to.dtype == HST_F32)
+        copy_f32((float *)to.data + j, to_stride, (const float *)from.data + i, from_stride, to.add, n);
+    else if (is_integer(from.dtype) && is_integer(to.dtype))
+        for (int64_t o = 0; o < n; o++) put_integer(to, j + o * to_stride, hst_index_at(from, i + o * from_stride));
+    else
+        for (int64_t o = 0; o < n; o++) put_sum(to, j + o * to_stride, hst_load(from, i + o * from_stride));
+}
+
+static void copy_task(void *arg, int64_t task) {
+    const copy_job *job = arg;
+    const hst_copy *s = &job->space;
+    int last = s->rank - 1;
+    for (range r = part(task, job->task_runs, job->in_all); r.begin < r.end; r.begin++) {
+        int64_t index = r.begin / job->rows, row = r.begin % job->rows, start = index % job->runs * job->run;
+        int64_t from = start * s->from_stride[last], to = start * s->to_stride[last];
+        if (last > 0) from += row * s->from_stride[last - 1], to += row * s->to_stride[last - 1];
+        index /= job->runs;
+        for (int axis = last - 2; axis >= 0; index /= s->shape[axis--]) {
+            from += index % s->shape[axis] * s->from_stride[axis];
+            to += index % s->shape[axis] * s->to_stride[axis];
+        }
+        int64_t left = s->shape[last] - start, n = left < job->run ? left : job->run;
+        copy_run(s->from, from, s->from_stride[last], s->to, to, s->to_stride[last], n);
+    }
+}
+
+// The same space without axes of one element, and with neighbouring axes made one where both sides allow it.
+static hst_copy with_fewest_axes(const hst_copy *args) {
+    hst_copy s = {.from = args->from, .to = args->to};
+    for (int axis = 0; axis < args->rank; axis++) {
+        int64_t n = args->shape[axis], from = args->from_stride[axis], to = args->to_stride[axis];
+        if (n == 1) continue;
+        int last = s.rank - 1;
+        bool merge = last >= 0 && s.from_stride[last] == n * from && s.to_stride[last] == n * to;
+        if (!merge) s.shape[last = s.rank++] = 1;
+        s.shape[last] *= n;
+        s.from_stride[last] = from;
+        s.to_stride[last] = to;
+    }
+    if (s.rank == 0) s.shape[s.rank++] = 1;
+    return s;
+}
+
+bool KERNEL(copy)(hst_context *ctx, const hst_copy *args) {
+    copy_job job = {.space = with_fewest_axes(args)};
+    const hst_copy *s = &job.space;
+    int last = s->rank - 1;
+    job.run = s->from_stride[last] == 1 && s->to_stride[last] == 1 ? TASK_ELEMENTS : 16;
+    job.runs = divide_up(s->shape[last], job.run);
+    job.rows = last > 0 ? s->shape[last - 1] : 1;
+    job.in_all = job.rows * job.runs;
+    for (int axis = 0; axis < last - 1; axis++) job.in_all *= s->shape[axis];
+    job.task_runs = task_rows(job.run < s->shape[last] ? job.run : s->shape[last]);
+    hst_parallel(ctx, divide_up(job.in_all, job.task_runs), copy_task, &job);
+    return true;
+}
+
+// ---- combine ----
+
+static void combine_task(void *arg, int64_t task) {
+    const hst_combine *a = arg;
+    vf alpha = splat((float)a->alpha), beta = splat((float)a->beta);
+    vf first_a = splat(0), first_b = splat(0);
+    if (a->a_step == 0) first_a = splat((float)hst_load(a->a, 0));
+    if (a->b_step == 0 && a->b.data) first_b = splat((float)hst_load(a->b, 0));
+    for (range r = part(task, TASK_ELEMENTS, a->count); r.begin < r.end; r.begin += VL) {
+        int64_t i = r.begin, n = r.end - i;
+        vf y = alpha * (a->a_step ? get(a->a, i, n) : first_a);
+        if (a->b.data) y = multiply_add(beta, a->b_step ? get(a->b, i, n) : first_b, y);
+        put(a->y, i, y, n);
+    }
+}
+
+bool KERNEL(combine)(hst_context *ctx, const hst_combine *args) {
+    hst_parallel(ctx, divide_up(args->count, TASK_ELEMENTS), combine_task, (void *)args);
+    return true;
+}
+
+// ---- dropout ----
+
+// Words are compared as integers: uniform < p exactly when its 24 bits are less than p 2^24, rounded up.
+static void dropout_task(void *arg, int64_t task) {
+    const hst_dropout_args *a = arg;
+    uint32_t threshold = (uint32_t)ceil(a->p * 0x1p24);
+    vf scale = splat((float)(1 / (1 - a->p)));
+    for (range r = part(task, TASK_ELEMENTS, a->count); r.begin < r.end; r.begin += VL) {
+        int64_t i = r.begin, n = r.end - i;
+        uint32_t words[VL];
+        UNROLL for (int block = 0; block < VL / 4; block++)
+            hst_philox(a->key, (uint64_t)(i / 4 + block), words + 4 * block);
+        vu uniform;
+        memcpy(&uniform, words, sizeof uniform);
+        put(a->y, i, pick((vi)(uniform >> 8 >= threshold), get(a->x, i, n) * scale, splat(0)), n);
+    }
+}
+
+bool KERNEL(dropout)(hst_context *ctx, const hst_dropout_args *args) {
+    hst_parallel(ctx, divide_up(args->count, TASK_ELEMENTS), dropout_task, (void *)args);
+    return true;
+}

@@ -1,0 +1,66 @@
+// lookup.c: rows of a table by their ids (embedding), and the gradient's scatter-add. That is a sum of any number of rows
+// into one, so the ids are sorted first: each row of the table then has its own sums, in double, rounded once.
+#include "ops/cpu/blocks.h"
+#include "ops/cpu/kernels.h"
+
+static void lookup_task(void *arg, int64_t task) {
+    const hst_lookup *a = arg;
+    for (range r = part(task, task_rows(a->width), a->count); r.begin < r.end; r.begin++) {
+        int64_t from = hst_index_at(a->ids, r.begin) * a->width, to = r.begin * a->width;
+        for (int64_t j = 0; j < a->width; j += VL) put(a->y, to + j, get(a->table, from + j, a->width - j), a->width - j);
+    }
+}
+
+bool KERNEL(lookup)(hst_context *ctx, const hst_lookup *args) {
+    if (!check_indices(ctx, "lookup: id", args->ids, args->count, args->rows)) return false;
+    hst_parallel(ctx, divide_up(args->count, task_rows(args->width)), lookup_task, (void *)args);
+    return true;
+}
+
+enum { COLUMNS = 128, ROW_BLOCKS = 64 }; // of a task, so that few long rows are shared out too
+
+typedef struct grad_job {
+    const hst_lookup_grad *args;
+    int64_t column_blocks, block_rows;
+    const int64_t *start, *order; // the ids of table row r are at the positions order[start[r]] .. order[start[r+1] - 1]
+} grad_job;
+
+// Stable counting sort: the positions of each id in ascending order. start has rows + 1 entries, order has count.
+static void sort_ids(const hst_lookup_grad *a, int64_t *start, int64_t *order) {
+    memset(start, 0, (size_t)(a->rows + 1) * sizeof *start);
+    for (int64_t i = 0; i < a->count; i++) start[hst_index_at(a->ids, i)]++;
+    for (int64_t r = 0, sum = 0; r <= a->rows; r++) start[r] = sum += start[r]; // where the row ends
+    for (int64_t i = a->count - 1; i >= 0; i--) order[--start[hst_index_at(a->ids, i)]] = i;
+}
+
+// `count` vectors of columns of one row of the table, from column j on
+INLINE void row_grad(const grad_job *job, int64_t row, int64_t j, int64_t n, int count) {
+    const hst_lookup_grad *a = job->args;
+    wide sum[4];
+    sum_columns(a->dy, a->width, job->order, (range){job->start[row], job->start[row + 1]}, j, n, sum, count);
+    for (int v = 0; v < count; v++) put_sums(a->dtable, row * a->width + j + v * VL, sum[v], n);
+}
+
+static void grad_task(void *arg, int64_t task) {
+    const grad_job *job = arg;
+    const hst_lookup_grad *a = job->args;
+    range columns = part(task % job->column_blocks, COLUMNS, a->width);
+    for (range r = part(task / job->column_blocks, job->block_rows, a->rows); r.begin < r.end; r.begin++) {
+        int64_t j = columns.begin;
+        if (a->dtable.add && job->start[r.begin] == job->start[r.begin + 1]) continue; // nothing to add
+        for (; j + 4 * VL <= columns.end; j += 4 * VL) row_grad(job, r.begin, j, VL, 4);
+        for (; j < columns.end; j += VL) row_grad(job, r.begin, j, columns.end - j, 1);
+    }
+}
+
+bool KERNEL(lookup_grad)(hst_context *ctx, const hst_lookup_grad *args) {
+    int64_t *start = hst_workspace(ctx, (size_t)(args->rows + 1 + args->count) * sizeof *start);
+    if (!start) return false;
+    int64_t *order = start + args->rows + 1;
+    sort_ids(args, start, order);
+    grad_job job = {args, divide_up(args->width, COLUMNS), divide_up(args->rows, ROW_BLOCKS), start, order};
+    int64_t row_blocks = args->rows > 0 ? divide_up(args->rows, job.block_rows) : 0;
+    hst_parallel(ctx, row_blocks * job.column_blocks, grad_task, &job);
+    hst_workspace_free(ctx, start);
+    return true;
+}

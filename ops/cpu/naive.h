@@ -1,0 +1,49 @@
+// naive.h: what the naive kernels share: reading, adding and writing one element. naive*.c hold every kernel of the
+// backend struct as plainly as its equation: read them to learn an operation. The fast kernels are compared with them,
+// and the library built with REAL=double, for the gradient checks, has no others. They use one thread.
+#ifndef HST_NAIVE_H
+#define HST_NAIVE_H
+
+#include "tensor/context.h"
+
+// Every addition of every sum. Sums are formed in double and rounded once, when they are stored.
+static inline double add(double sum, double term) { return sum + term; }
+
+// x[i], or `otherwise` when x is absent.
+static inline double load_or(hst_source x, int64_t i, double otherwise) {
+    return x.data ? hst_load(x, i) : otherwise;
+}
+
+// What a sum that goes into y[i] starts from: the old value, or nothing.
+static inline double start(hst_target y, int64_t i) {
+    return y.data && y.add ? hst_load((hst_source){y.data, y.dtype}, i) : 0;
+}
+
+// Ends a sum that began with start(y, i).
+static inline void finish(hst_target y, int64_t i, double sum) {
+    if (y.data) hst_store(y, i, sum);
+}
+
+// y[i] (+)= value
+static inline void put(hst_target y, int64_t i, double value) {
+    finish(y, i, y.add ? add(start(y, i), value) : value);
+}
+
+bool hst_naive_copy(hst_context *ctx, const hst_copy *args);
+bool hst_naive_combine(hst_context *ctx, const hst_combine *args);
+bool hst_naive_dropout(hst_context *ctx, const hst_dropout_args *args);
+bool hst_naive_gemm(hst_context *ctx, const hst_gemm *args);
+bool hst_naive_sum(hst_context *ctx, const hst_sum_args *args);
+bool hst_naive_square_sum(hst_context *ctx, int64_t count, hst_source x, double *sum);
+bool hst_naive_lookup(hst_context *ctx, const hst_lookup *args);
+bool hst_naive_lookup_grad(hst_context *ctx, const hst_lookup_grad *args);
+bool hst_naive_norm(hst_context *ctx, const hst_norm *args);
+bool hst_naive_norm_grad(hst_context *ctx, const hst_norm_grad *args);
+bool hst_naive_nll(hst_context *ctx, const hst_nll *args);
+bool hst_naive_nll_grad(hst_context *ctx, const hst_nll_grad *args);
+bool hst_naive_sru(hst_context *ctx, const hst_sru_args *args);
+bool hst_naive_sru_grad(hst_context *ctx, const hst_sru_grad *args);
+bool hst_naive_adamw(hst_context *ctx, const hst_adamw_args *args);
+bool hst_naive_sgd(hst_context *ctx, const hst_sgd_args *args);
+
+#endif

@@ -1,0 +1,106 @@
+// naive_rows.c: the naive kernels that work on whole rows: layer norm and cross entropy, with their gradients.
+#include "ops/cpu/naive.h"
+
+#include <math.h>
+
+bool hst_naive_norm(hst_context *ctx, const hst_norm *args) {
+    (void)ctx;
+    int64_t width = args->width;
+    for (int64_t i = 0; i < args->rows; i++) {
+        double mean = 0, variance = 0;
+        for (int64_t j = 0; j < width; j++) mean = add(mean, hst_load(args->x, i * width + j));
+        mean /= (double)width;
+        for (int64_t j = 0; j < width; j++) {
+            double x = hst_load(args->x, i * width + j) - mean;
+            variance = add(variance, x * x);
+        }
+        variance /= (double)width;
+        double rstd = 1 / sqrt(variance + args->eps);
+        for (int64_t j = 0; j < width; j++) {
+            double n = (hst_load(args->x, i * width + j) - mean) * rstd;
+            put(args->y, i * width + j, n * load_or(args->gain, j, 1) + load_or(args->bias, j, 0));
+        }
+        if (args->mean) args->mean[i] = (hst_real)mean;
+        if (args->rstd) args->rstd[i] = (hst_real)rstd;
+    }
+    return true;
+}
+
+// (x - mean) rstd
+static double normed(const hst_norm_grad *args, int64_t i, int64_t j) {
+    return (hst_load(args->x, i * args->width + j) - args->mean[i]) * args->rstd[i];
+}
+
+// With n = (x - mean) rstd and y = n gain + bias: dgain = sum of dy n and dbias = sum of dy, over the rows.
+static void norm_grad_parameters(const hst_norm_grad *args) {
+    for (int64_t j = 0; j < args->width; j++) {
+        double dgain = start(args->dgain, j), dbias = start(args->dbias, j);
+        for (int64_t i = 0; i < args->rows; i++) {
+            double dy = hst_load(args->dy, i * args->width + j);
+            dgain = add(dgain, dy * normed(args, i, j));
+            dbias = add(dbias, dy);
+        }
+        finish(args->dgain, j, dgain);
+        finish(args->dbias, j, dbias);
+    }
+}
+
+// dn = dy gain. A row of n has mean 0 and (but for eps) mean square 1 whatever x is, so x gets only the part of dn that
+// is orthogonal to 1 and to n: dx = rstd (dn - mean(dn) - n mean(dn n)).
+bool hst_naive_norm_grad(hst_context *ctx, const hst_norm_grad *args) {
+    (void)ctx;
+    int64_t width = args->width;
+    norm_grad_parameters(args);
+    for (int64_t i = 0; i < args->rows; i++) {
+        double dn_mean = 0, dn_n_mean = 0;
+        for (int64_t j = 0; j < width; j++) {
+            double dn = hst_load(args->dy, i * width + j) * load_or(args->gain, j, 1);
+            dn_mean = add(dn_mean, dn / (double)width);
+            dn_n_mean = add(dn_n_mean, dn * normed(args, i, j) / (double)width);
+        }
+        for (int64_t j = 0; j < width; j++) {
+            double dn = hst_load(args->dy, i * width + j) * load_or(args->gain, j, 1);
+            put(args->dx, i * width + j, args->rstd[i] * (dn - dn_mean - normed(args, i, j) * dn_n_mean));
+        }
+    }
+    return true;
+}
+
+// Subtracting the row's largest logit first keeps every exponential in [0, 1] and changes nothing:
+// log sum exp(x) = max + log sum exp(x - max).
+static double logsumexp(hst_source logits, int64_t row, int64_t width) {
+    double max = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < width; j++) max = fmax(max, hst_load(logits, row * width + j));
+    for (int64_t j = 0; j < width; j++) sum = add(sum, exp(hst_load(logits, row * width + j) - max));
+    return max + log(sum);
+}
+
+bool hst_naive_nll(hst_context *ctx, const hst_nll *args) {
+    for (int64_t i = 0; i < args->rows; i++) {
+        int64_t target = hst_index_at(args->targets, i);
+        if (target < 0 || target >= args->width) {
+            hst_fail(ctx, HST_ERROR_VALUE, "cross entropy: target %lld at position %lld is not a class: 0 to %lld",
+                     (long long)target, (long long)i, (long long)args->width - 1);
+            return false;
+        }
+        double total = logsumexp(args->logits, i, args->width);
+        args->logsumexp[i] = (hst_real)total;
+        args->loss[i] = (hst_real)(total - hst_load(args->logits, i * args->width + target));
+    }
+    return true;
+}
+
+// loss = log sum exp(x) - x[target], and d log sum exp(x) / d x[j] = exp(x[j]) / sum exp(x) = softmax(x)[j]; hence
+// dx[j] = (softmax(x)[j] - (j is the target)) dloss.
+bool hst_naive_nll_grad(hst_context *ctx, const hst_nll_grad *args) {
+    (void)ctx;
+    for (int64_t i = 0; i < args->rows; i++) {
+        int64_t target = hst_index_at(args->targets, i);
+        double dloss = args->scale * hst_load(args->dloss, i * args->dloss_step);
+        for (int64_t j = 0; j < args->width; j++) {
+            double softmax = exp(hst_load(args->logits, i * args->width + j) - args->logsumexp[i]);
+            put(args->dlogits, i * args->width + j, (softmax - (j == target)) * dloss);
+        }
+    }
+    return true;
+}

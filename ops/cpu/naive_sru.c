@@ -1,0 +1,123 @@
+// naive_sru.c: the naive SRU recurrence (Lei et al. 2018) and its gradient. With p = c at t-1 and x' the skip value:
+//     f = s(U1 + vf p + bf)   r = s(U2 + vr p + br)   c = U0 + (p - U0) f   h = x' + (c - x') m r
+// Every column (b, j) is a recurrence of its own.
+#include "ops/cpu/naive.h"
+
+#include <math.h>
+
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
+static bool is_padded(const hst_sru_args *args, int64_t row) {
+    return args->pad.data && hst_index_at(args->pad, row) != 0;
+}
+
+// What one step needs besides the state: candidate U0, gates f and r, skip value x', mask m.
+typedef struct cell { double u0, f, r, skip, m; } cell;
+
+// row = t B + b; p is the state before the step.
+static cell cell_at(const hst_sru_args *args, int64_t row, int64_t j, double p) {
+    int64_t width = args->width, u = row * args->k * width + j, b = row % args->batch;
+    double u1 = hst_load(args->u, u + width), u2 = hst_load(args->u, u + 2 * width);
+    double vf = load_or(args->v, j, 0), vr = load_or(args->v, width + j, 0);
+    double bf = hst_load(args->bias, j), br = hst_load(args->bias, width + j);
+    return (cell){
+        .u0 = hst_load(args->u, u),
+        .f = sigmoid(u1 + vf * p + bf),
+        .r = sigmoid(u2 + vr * p + br),
+        .skip = args->k == 4 ? hst_load(args->u, u + 3 * width)
+                             : args->scale_x * load_or(args->x, row * width + j, 0),
+        .m = load_or(args->mask, b * width + j, 1),
+    };
+}
+
+bool hst_naive_sru(hst_context *ctx, const hst_sru_args *args) {
+    (void)ctx;
+    int64_t width = args->width;
+    for (int64_t b = 0; b < args->batch; b++)
+        for (int64_t j = 0; j < width; j++) {
+            hst_real c = (hst_real)load_or(args->c0, b * width + j, 0);
+            for (int64_t t = 0; t < args->length; t++) {
+                int64_t row = t * args->batch + b;
+                double h = 0;
+                if (!is_padded(args, row)) {
+                    cell s = cell_at(args, row, j, c);
+                    c = (hst_real)(s.u0 + (c - s.u0) * s.f);
+                    h = s.skip + (c - s.skip) * s.m * s.r;
+                }
+                put(args->h, row * width + j, h);
+                if (args->c) args->c[row * width + j] = c;
+            }
+            args->c_last[b * width + j] = c;
+        }
+    return true;
+}
+
+// The sums of one j over all t and b.
+typedef struct parameter_grad { double vf, vr, bf, br; } parameter_grad;
+
+// One step backward: g is dL/dc from all later steps; returns dL/dp. The chain rule through the four equations, from
+// the last to the first, with s' = s (1 - s):
+//     gr = dh (c - x') m r (1 - r)          into r's argument
+//     gc = g + dh m r                       into c, from later steps and from h
+//     gf = gc (p - U0) f (1 - f)            into f's argument
+//     dU0 = gc (1 - f)   dU1 = gf   dU2 = gr   dx' = dh (1 - m r)
+//     dvf += gf p   dvr += gr p   dbf += gf   dbr += gr   dp = gc f + gf vf + gr vr
+static double step_grad(const hst_sru_grad *args, int64_t row, int64_t j, double p, double g, parameter_grad *d) {
+    const hst_sru_args *forward = &args->forward;
+    int64_t width = forward->width, u = row * forward->k * width + j;
+    cell s = cell_at(forward, row, j, p);
+    double c = forward->c[row * width + j], dh = load_or(args->dh, row * width + j, 0);
+
+    double gr = dh * (c - s.skip) * s.m * s.r * (1 - s.r);
+    double gc = g + dh * s.m * s.r;
+    double gf = gc * (p - s.u0) * s.f * (1 - s.f);
+    double dskip = dh * (1 - s.m * s.r);
+
+    put(args->du, u, gc * (1 - s.f));
+    put(args->du, u + width, gf);
+    put(args->du, u + 2 * width, gr);
+    if (forward->k == 4)
+        put(args->du, u + 3 * width, dskip);
+    else
+        put(args->dx, row * width + j, forward->scale_x * dskip);
+    d->vf = add(d->vf, gf * p);
+    d->vr = add(d->vr, gr * p);
+    d->bf = add(d->bf, gf);
+    d->br = add(d->br, gr);
+    return gc * s.f + gf * load_or(forward->v, j, 0) + gr * load_or(forward->v, width + j, 0);
+}
+
+// A padded step passes c on and gives its inputs no gradient.
+static void padded_grad(const hst_sru_grad *args, int64_t row, int64_t j) {
+    int64_t width = args->forward.width, k = args->forward.k;
+    for (int64_t m = 0; m < k; m++) put(args->du, (row * k + m) * width + j, 0);
+    if (k == 3) put(args->dx, row * width + j, 0);
+}
+
+bool hst_naive_sru_grad(hst_context *ctx, const hst_sru_grad *args) {
+    (void)ctx;
+    const hst_sru_args *forward = &args->forward;
+    int64_t width = forward->width, batch = forward->batch;
+    for (int64_t j = 0; j < width; j++) {
+        parameter_grad d = {start(args->dv, j), start(args->dv, width + j), start(args->dbias, j),
+                            start(args->dbias, width + j)};
+        for (int64_t b = 0; b < batch; b++) {
+            double g = load_or(args->dc_last, b * width + j, 0);
+            for (int64_t t = forward->length - 1; t >= 0; t--) {
+                int64_t row = t * batch + b;
+                if (is_padded(forward, row)) {
+                    padded_grad(args, row, j);
+                    continue;
+                }
+                double p = t > 0 ? forward->c[(row - batch) * width + j] : load_or(forward->c0, b * width + j, 0);
+                g = step_grad(args, row, j, p, g, &d);
+            }
+            put(args->dc0, b * width + j, g);
+        }
+        finish(args->dv, j, d.vf);
+        finish(args->dv, width + j, d.vr);
+        finish(args->dbias, j, d.bf);
+        finish(args->dbias, width + j, d.br);
+    }
+    return true;
+}

@@ -1,0 +1,68 @@
+// naive_sums.c: the naive matrix product, sums over rows, and the table lookup with its scatter-add backward.
+#include "ops/cpu/naive.h"
+
+// Gradients of C = A B + bias are products again, with dC: dA = dC B^T, dB = A^T dC; dbias is a sum over rows.
+bool hst_naive_gemm(hst_context *ctx, const hst_gemm *args) {
+    (void)ctx;
+    for (int64_t i = 0; i < args->m; i++)
+        for (int64_t j = 0; j < args->n; j++) {
+            double sum = add(start(args->c, i * args->c_row + j), load_or(args->bias, j, 0));
+            for (int64_t k = 0; k < args->k; k++) {
+                double a = hst_load(args->a, i * args->a_row + k * args->a_col);
+                double b = hst_load(args->b, k * args->b_row + j * args->b_col);
+                sum = add(sum, a * b);
+            }
+            finish(args->c, i * args->c_row + j, sum);
+        }
+    return true;
+}
+
+bool hst_naive_sum(hst_context *ctx, const hst_sum_args *args) {
+    (void)ctx;
+    for (int64_t j = 0; j < args->width; j++) {
+        double sum = 0;
+        for (int64_t i = 0; i < args->rows; i++) sum = add(sum, hst_load(args->x, i * args->width + j));
+        put(args->y, j, args->factor * sum);
+    }
+    return true;
+}
+
+bool hst_naive_square_sum(hst_context *ctx, int64_t count, hst_source x, double *sum) {
+    (void)ctx;
+    *sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double value = hst_load(x, i);
+        *sum = add(*sum, value * value);
+    }
+    return true;
+}
+
+bool hst_naive_lookup(hst_context *ctx, const hst_lookup *args) {
+    for (int64_t i = 0; i < args->count; i++) {
+        int64_t id = hst_index_at(args->ids, i);
+        if (id < 0 || id >= args->rows) {
+            hst_fail(ctx, HST_ERROR_VALUE, "lookup: id %lld at position %lld is not a row of the table: 0 to %lld",
+                     (long long)id, (long long)i, (long long)args->rows - 1);
+            return false;
+        }
+        for (int64_t j = 0; j < args->width; j++)
+            put(args->y, i * args->width + j, hst_load(args->table, id * args->width + j));
+    }
+    return true;
+}
+
+// y[i][j] = table[ids[i]][j], hence dtable[r][j] = sum of dy[i][j] over the i with ids[i] = r. All sums grow side by
+// side, in double, and each is rounded once.
+bool hst_naive_lookup_grad(hst_context *ctx, const hst_lookup_grad *args) {
+    int64_t width = args->width, size = args->rows * width;
+    double *sum = hst_workspace(ctx, (size_t)size * sizeof *sum);
+    if (!sum) return false;
+    for (int64_t i = 0; i < size; i++) sum[i] = start(args->dtable, i);
+    for (int64_t i = 0; i < args->count; i++) {
+        double *row = sum + hst_index_at(args->ids, i) * width;
+        for (int64_t j = 0; j < width; j++) row[j] = add(row[j], hst_load(args->dy, i * width + j));
+    }
+    for (int64_t i = 0; i < size; i++) finish(args->dtable, i, sum[i]);
+    hst_workspace_free(ctx, sum);
+    return true;
+}

@@ -1,0 +1,80 @@
+// nll.c: the negative log-likelihood of a softmax (cross entropy) and its gradient, a row of logits at a time:
+//     logsumexp = m + log(sum of exp(x - m)), m the largest x, so that no exp overflows     loss = logsumexp - x[target]
+//     dx = (exp(x - logsumexp) - onehot(target)) scale dloss
+#include "ops/cpu/blocks.h"
+#include "ops/cpu/kernels.h"
+#include "ops/cpu/vector_math.h"
+
+#include <math.h>
+
+static float row_maximum(hst_source x, int64_t first, int64_t width) {
+    vf most = splat(-INFINITY);
+    int64_t j = 0;
+    for (; j + VL <= width; j += VL) most = maximum(get(x, first + j, VL), most);
+    float m = maximum_of_lanes(most);
+    for (; j < width; j++) m = fmaxf(m, (float)hst_load(x, first + j));
+    return m;
+}
+
+// e[v] = exp(x - shift) for `count` vectors from element i on; the last has n elements
+INLINE void shifted_exp(hst_source x, int64_t i, int64_t n, float shift, vf *e, int count) {
+    UNROLL for (int v = 0; v < count; v++) e[v] = get(x, i + v * VL, n) - shift;
+    exp_of(e, count);
+}
+
+INLINE void add_exp(wide *sum, hst_source x, int64_t i, int64_t n, float shift, int count) {
+    vf e[4];
+    shifted_exp(x, i, n, shift, e, count);
+    UNROLL for (int v = 0; v < count; v++) accumulate(sum, widened(first_lanes(e[v], n)));
+}
+
+static double logsumexp(hst_source x, int64_t first, int64_t width) {
+    float most = row_maximum(x, first, width);
+    wide sum = {{0}, {0}};
+    int64_t j = 0;
+    for (; j + 4 * VL <= width; j += 4 * VL) add_exp(&sum, x, first + j, VL, most, 4);
+    for (; j < width; j += VL) add_exp(&sum, x, first + j, width - j, most, 1);
+    return most + log(total(sum));
+}
+
+static void nll_task(void *arg, int64_t task) {
+    const hst_nll *a = arg;
+    for (range r = part(task, task_rows(a->width), a->rows); r.begin < r.end; r.begin++) {
+        int64_t first = r.begin * a->width;
+        double sum = logsumexp(a->logits, first, a->width);
+        a->logsumexp[r.begin] = (float)sum;
+        a->loss[r.begin] = (float)(sum - hst_load(a->logits, first + hst_index_at(a->targets, r.begin)));
+    }
+}
+
+bool KERNEL(nll)(hst_context *ctx, const hst_nll *args) {
+    if (!check_indices(ctx, "cross entropy: target", args->targets, args->rows, args->width)) return false;
+    hst_parallel(ctx, divide_up(args->rows, task_rows(args->width)), nll_task, (void *)args);
+    return true;
+}
+
+// `target` counts from the first column here.
+INLINE void put_grad(const hst_nll_grad *a, int64_t i, int64_t n, int64_t target, float shift, float scale, int count) {
+    vf p[4];
+    shifted_exp(a->logits, i, n, shift, p, count);
+    UNROLL for (int v = 0; v < count; v++) {
+        vf onehot = pick(lane_numbers() == (int32_t)(target - v * VL), splat(1), splat(0));
+        put(a->dlogits, i + v * VL, (p[v] - onehot) * scale, n);
+    }
+}
+
+static void grad_task(void *arg, int64_t task) {
+    const hst_nll_grad *a = arg;
+    int64_t width = a->width;
+    for (range r = part(task, task_rows(width), a->rows); r.begin < r.end; r.begin++) {
+        int64_t first = r.begin * width, target = hst_index_at(a->targets, r.begin), j = 0;
+        float shift = a->logsumexp[r.begin], scale = (float)(a->scale * hst_load(a->dloss, r.begin * a->dloss_step));
+        for (; j + 4 * VL <= width; j += 4 * VL) put_grad(a, first + j, VL, target - j, shift, scale, 4);
+        for (; j < width; j += VL) put_grad(a, first + j, width - j, target - j, shift, scale, 1);
+    }
+}
+
+bool KERNEL(nll_grad)(hst_context *ctx, const hst_nll_grad *args) {
+    hst_parallel(ctx, divide_up(args->rows, task_rows(args->width)), grad_task, (void *)args);
+    return true;
+}

@@ -1,0 +1,206 @@
+// recurrence.c: the SRU recurrence and its gradient; the equations stand at hst_sru_args in tensor/backend.h. Columns (b, j)
+// are independent and time is a chain. So a task takes up to COLUMNS columns of one b through all steps, with vectors along
+// j: it reads and writes whole pieces of rows, and what outlives a step stays in L1.
+#include "ops/cpu/blocks.h"
+#include "ops/cpu/kernels.h"
+#include "ops/cpu/vector_math.h"
+
+enum {
+    COLUMNS = 256,
+    ABREAST = 4,      // vectors that go through a step together: their eight gates keep the core busy
+    STEPS_IN_F32 = 64 // of a sum of dv and dbias, before it is added to a double
+};
+
+// What belongs to VL neighbouring columns lies together: loads and stores a multiple of 4096 bytes apart would collide.
+typedef struct column {
+    vf vf, vr, bf, br, mask;
+    vf state;  // forward: c. Backward: dL/dc as far as it comes from later steps
+    vf sum[4]; // backward: of dvf, dvr, dbf and dbr
+} column;
+
+typedef struct job {
+    const hst_sru_args *forward;
+    const hst_sru_grad *grad;
+    int64_t column_blocks;
+    wide *partial; // [b][dvf, dvr, dbf, dbr][vector of columns]
+} job;
+
+INLINE range columns_of(const job *w, int64_t task) {
+    return part(task % w->column_blocks, COLUMNS, w->forward->width);
+}
+
+static void load_columns(const hst_sru_args *a, int64_t b, range columns, hst_source state, column *s) {
+    int64_t width = a->width;
+    for (int64_t j = columns.begin; j < columns.end; j += VL) {
+        int64_t n = columns.end - j;
+        *s++ = (column){
+            .vf = get_or(a->v, j, n, 0), .vr = get_or(a->v, width + j, n, 0),
+            .bf = get_or(a->bias, j, n, 0), .br = get_or(a->bias, width + j, n, 0),
+            .mask = get_or(a->mask, b * width + j, n, 1),
+            .state = get_or(state, b * width + j, n, 0),
+        };
+    }
+}
+
+INLINE bool is_padded(const hst_sru_args *a, int64_t row) { return a->pad.data && ((const uint8_t *)a->pad.data)[row]; }
+
+INLINE hst_source saved(const hst_sru_args *a) { return (hst_source){a->c, HST_F32}; }
+
+// Below, `count` vectors are treated together, and the last has n columns. u and x are the places of the first in U and in
+// arrays like x and h.
+
+INLINE void gates(const hst_sru_args *a, int64_t u, int64_t n, const column *s, const vf *p, vf *f, vf *r, int count) {
+    vf z[MOST_ABREAST];
+    EACH(v, count) {
+        z[v] = multiply_add(s[v].vf, p[v], get(a->u, u + a->width + v * VL, n) + s[v].bf);
+        z[count + v] = multiply_add(s[v].vr, p[v], get(a->u, u + 2 * a->width + v * VL, n) + s[v].br);
+    }
+    sigmoid_of(z, 2 * count);
+    EACH(v, count) {
+        f[v] = z[v];
+        r[v] = z[count + v];
+    }
+}
+
+INLINE vf skip_value(const hst_sru_args *a, int64_t u, int64_t x, int64_t n) {
+    if (a->k == 4) return get(a->u, u + 3 * a->width, n);
+    return (float)a->scale_x * get_or(a->x, x, n, 0);
+}
+
+// ---- forward ----
+
+INLINE void forward(const hst_sru_args *a, int64_t u, int64_t x, int64_t n, column *s, int count) {
+    vf p[ABREAST], f[ABREAST], r[ABREAST];
+    EACH(v, count) p[v] = s[v].state;
+    gates(a, u, n, s, p, f, r, count);
+    EACH(v, count) {
+        vf u0 = get(a->u, u + v * VL, n), skip = skip_value(a, u + v * VL, x + v * VL, n);
+        vf c = s[v].state = multiply_add(p[v] - u0, f[v], u0);
+        put(a->h, x + v * VL, multiply_add(c - skip, s[v].mask * r[v], skip), n);
+        if (a->c) put((hst_target){a->c, HST_F32, false}, x + v * VL, c, n);
+    }
+}
+
+static void forward_padded(const hst_sru_args *a, int64_t row, range columns, const column *s) {
+    for (int64_t j = columns.begin; j < columns.end; j += VL, s++) {
+        put(a->h, row * a->width + j, splat(0), columns.end - j);
+        if (a->c) put((hst_target){a->c, HST_F32, false}, row * a->width + j, s->state, columns.end - j);
+    }
+}
+
+static void forward_row(const hst_sru_args *a, int64_t row, range columns, column *s) {
+    int64_t j = columns.begin, u = row * a->k * a->width, x = row * a->width;
+    for (; j + ABREAST * VL <= columns.end; j += ABREAST * VL, s += ABREAST) forward(a, u + j, x + j, VL, s, ABREAST);
+    for (; j < columns.end; j += VL, s++) forward(a, u + j, x + j, columns.end - j, s, 1);
+}
+
+static void forward_task(void *arg, int64_t task) {
+    const job *w = arg;
+    const hst_sru_args *a = w->forward;
+    int64_t b = task / w->column_blocks;
+    range columns = columns_of(w, task);
+    column s[COLUMNS / VL];
+    load_columns(a, b, columns, a->c0, s);
+    for (int64_t t = 0; t < a->length; t++) {
+        int64_t row = t * a->batch + b;
+        if (is_padded(a, row)) forward_padded(a, row, columns, s);
+        else forward_row(a, row, columns, s);
+    }
+    for (int64_t j = columns.begin, i = 0; j < columns.end; j += VL, i++)
+        put((hst_target){a->c_last, HST_F32, false}, b * a->width + j, s[i].state, columns.end - j);
+}
+
+bool KERNEL(sru)(hst_context *ctx, const hst_sru_args *args) {
+    job w = {args, NULL, divide_up(args->width, COLUMNS), NULL};
+    hst_parallel(ctx, args->batch * w.column_blocks, forward_task, &w);
+    return true;
+}
+
+// ---- backward: t descending, the gates computed again from the saved states ----
+//     gr = dh (c - x') m r (1 - r)    gc = g + dh m r    gf = gc (p - U0) f (1 - f)     into r's argument, c, f's argument
+//     dU0 = gc (1 - f)   dU1 = gf   dU2 = gr   dx' = dh (1 - m r)   g = gc f + gf vf + gr vr
+//     dvf = sum of gf p   dvr = sum of gr p   dbf = sum of gf   dbr = sum of gr
+
+// `before` has c_{t-1} of the first column at element i; where it is absent, p = 0.
+INLINE void backward(const hst_sru_grad *d, hst_source before, int64_t i, int64_t u, int64_t x, int64_t n, column *s, int count) {
+    const hst_sru_args *a = &d->forward;
+    vf p[ABREAST], f[ABREAST], r[ABREAST];
+    EACH(v, count) p[v] = get_or(before, i + v * VL, n, 0);
+    gates(a, u, n, s, p, f, r, count);
+    EACH(v, count) {
+        int64_t uv = u + v * VL, xv = x + v * VL;
+        vf u0 = get(a->u, uv, n), skip = skip_value(a, uv, xv, n), c = get(saved(a), xv, n), dh = get_or(d->dh, xv, n, 0);
+        vf dh_mr = dh * s[v].mask * r[v], gc = s[v].state + dh_mr, du0 = gc * (1 - f[v]);
+        vf gr = (c - skip) * dh_mr * (1 - r[v]), gf = du0 * f[v] * (p[v] - u0);
+        s[v].state = gc * f[v] + gf * s[v].vf + gr * s[v].vr;
+        s[v].sum[0] += gf * p[v];
+        s[v].sum[1] += gr * p[v];
+        s[v].sum[2] += gf;
+        s[v].sum[3] += gr;
+        put_if(d->du, uv, du0, n);
+        put_if(d->du, uv + a->width, gf, n);
+        put_if(d->du, uv + 2 * a->width, gr, n);
+        if (a->k == 4) put_if(d->du, uv + 3 * a->width, dh - dh_mr, n);
+        else put_if(d->dx, xv, (float)a->scale_x * (dh - dh_mr), n);
+    }
+}
+
+static void backward_padded(const hst_sru_grad *d, int64_t row, range columns) {
+    const hst_sru_args *a = &d->forward;
+    for (int64_t j = columns.begin; j < columns.end; j += VL) {
+        for (int m = 0; m < a->k; m++) put_if(d->du, (row * a->k + m) * a->width + j, splat(0), columns.end - j);
+        if (a->k == 3) put_if(d->dx, row * a->width + j, splat(0), columns.end - j);
+    }
+}
+
+static void backward_row(const hst_sru_grad *d, int64_t t, int64_t b, range columns, column *s) {
+    const hst_sru_args *a = &d->forward;
+    int64_t row = t * a->batch + b, j = columns.begin, u = row * a->k * a->width, x = row * a->width;
+    hst_source before = t > 0 ? saved(a) : a->c0;
+    int64_t i = t > 0 ? x - a->batch * a->width : b * a->width;
+    for (; j + ABREAST * VL <= columns.end; j += ABREAST * VL, s += ABREAST)
+        backward(d, before, i + j, u + j, x + j, VL, s, ABREAST);
+    for (; j < columns.end; j += VL, s++) backward(d, before, i + j, u + j, x + j, columns.end - j, s, 1);
+}
+
+// Moves the sums of the last steps to the doubles.
+static void move_sums(const job *w, int64_t b, range columns, column *s) {
+    int64_t stride = vectors(w->forward->width);
+    for (int64_t j = columns.begin; j < columns.end; j += VL, s++)
+        for (int m = 0; m < 4; m++) {
+            accumulate(&w->partial[(b * 4 + m) * stride + j / VL], widened(s->sum[m]));
+            s->sum[m] = splat(0);
+        }
+}
+
+static void backward_task(void *arg, int64_t task) {
+    const job *w = arg;
+    const hst_sru_args *a = w->forward;
+    int64_t b = task / w->column_blocks;
+    range columns = columns_of(w, task);
+    column s[COLUMNS / VL];
+    load_columns(a, b, columns, w->grad->dc_last, s);
+    for (int64_t t = a->length - 1; t >= 0; t--) {
+        int64_t row = t * a->batch + b;
+        if (is_padded(a, row)) backward_padded(w->grad, row, columns);
+        else backward_row(w->grad, t, b, columns, s);
+        if (t % STEPS_IN_F32 == 0) move_sums(w, b, columns, s);
+    }
+    for (int64_t j = columns.begin, i = 0; j < columns.end; j += VL, i++)
+        put_if(w->grad->dc0, b * a->width + j, s[i].state, columns.end - j);
+}
+
+bool KERNEL(sru_grad)(hst_context *ctx, const hst_sru_grad *args) {
+    const hst_sru_args *a = &args->forward;
+    int64_t stride = vectors(a->width);
+    size_t bytes = (size_t)(a->batch * 4 * stride) * sizeof(wide);
+    job w = {a, args, divide_up(a->width, COLUMNS), hst_workspace(ctx, bytes)};
+    if (!w.partial) return false;
+    memset(w.partial, 0, bytes);
+    hst_parallel(ctx, a->batch * w.column_blocks, backward_task, &w);
+    hst_target targets[4] = {args->dv, args->dv, args->dbias, args->dbias};
+    for (int m = 0; m < 4; m++)
+        add_partials(w.partial + m * stride, a->batch, 4 * stride, 1, targets[m], m % 2 * a->width, a->width);
+    hst_workspace_free(ctx, w.partial);
+    return true;
+}

@@ -1,0 +1,197 @@
+// vector.h: one vector type, VL floats, for every instruction set. A kernel that includes this file is compiled once per
+// instruction set and does not ask which one it is on, except through VL.
+//
+//     for (int64_t i = 0; i < n; i += VL)
+//         put(y, i, multiply_add(get(a, i, n - i), get(b, i, n - i), splat(1)), n - i);
+//
+// Arithmetic and comparisons are the operators + - * / < ==, on whole vectors; a comparison gives a mask (vi: 0 or -1 in
+// each lane) for `pick`. 16-bit types exist in memory only: loads widen exactly, stores round once, to nearest even, with
+// subnormals and infinities right and NaN kept, quiet. Everything is inlined, so that a constant dtype costs no branch.
+#ifndef HST_VECTOR_H
+#define HST_VECTOR_H
+
+#include "tensor/backend.h"
+#include <string.h>
+
+#if defined __AVX512F__
+#include <immintrin.h>
+#define VL 16
+#elif defined __AVX2__
+#include <immintrin.h>
+#define VL 8
+#else
+#define VL 4
+#endif
+
+typedef float vf __attribute__((vector_size(VL * 4)));
+typedef int32_t vi __attribute__((vector_size(VL * 4)));
+typedef uint32_t vu __attribute__((vector_size(VL * 4)));
+typedef uint16_t vh __attribute__((vector_size(VL * 2))); // f16 or bf16 bits
+typedef double vd __attribute__((vector_size(VL * 4)));   // VL / 2 of them
+
+#define INLINE static inline __attribute__((always_inline))
+
+// Before a loop of a few constant rounds over an array of vectors, which then lives in registers. Clang unrolls unasked.
+#ifdef __clang__
+#define UNROLL
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+INLINE vf splat(float x) { return x - (vf){0}; } // not x + 0, which would lose the sign of -0
+INLINE vf pick(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); } // mask ? a : b
+
+// The greater, the smaller; b if either is NaN.
+#if defined __AVX512F__
+INLINE vf maximum(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
+INLINE vf minimum(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
+#elif defined __AVX2__
+INLINE vf maximum(vf a, vf b) { return (vf)_mm256_max_ps((__m256)a, (__m256)b); }
+INLINE vf minimum(vf a, vf b) { return (vf)_mm256_min_ps((__m256)a, (__m256)b); }
+#else
+INLINE vf maximum(vf a, vf b) { return pick(a > b, a, b); }
+INLINE vf minimum(vf a, vf b) { return pick(a < b, a, b); }
+#endif
+
+// a b + c: rounded once where the instruction set has it, twice elsewhere.
+INLINE vf multiply_add(vf a, vf b, vf c) {
+#if defined __AVX512F__
+    return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined __FMA__
+    return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+    return a * b + c;
+#endif
+}
+
+// The lanes as doubles, for sums whose length grows with the data.
+INLINE vd doubles_of(const void *lanes) {
+    typedef float half __attribute__((vector_size(VL * 2)));
+    half x;
+    memcpy(&x, lanes, sizeof x);
+    return __builtin_convertvector(x, vd);
+}
+INLINE vd low_lanes(vf x) { return doubles_of(&x); }
+INLINE vd high_lanes(vf x) { return doubles_of((const char *)&x + sizeof x / 2); }
+
+INLINE double sum_of_lanes(vd x) { // first lane to last
+    double sum = 0;
+    UNROLL for (int i = 0; i < VL / 2; i++) sum += x[i];
+    return sum;
+}
+INLINE float maximum_of_lanes(vf x) {
+    float most = x[0];
+    UNROLL for (int i = 1; i < VL; i++) most = x[i] > most ? x[i] : most;
+    return most;
+}
+
+// ---- 16 bits to f32, exact, and back ----
+
+#if defined __AVX512F__ // GCC 12 splits these two in halves
+INLINE vu extend(vh h) { return (vu)_mm512_cvtepu16_epi32((__m256i)h); }
+INLINE vh truncate16(vu u) { return (vh)_mm512_cvtepi32_epi16((__m512i)u); }
+#else
+INLINE vu extend(vh h) { return __builtin_convertvector(h, vu); }
+INLINE vh truncate16(vu u) { return __builtin_convertvector(u, vh); }
+#endif
+
+INLINE vf widen_bf16(vh h) { return (vf)(extend(h) << 16); }
+
+INLINE vh narrow_bf16(vf x) {
+    vu u = (vu)x;
+    vu rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16; // a carry out of the fraction is the next exponent, in the end inf
+    vu quiet_nan = u >> 16 | 0x40;
+    return truncate16((vu)pick(x != x, (vf)quiet_nan, (vf)rounded));
+}
+
+#if defined __AVX512F__
+INLINE vf widen_f16(vh h) { return (vf)_mm512_cvtph_ps((__m256i)h); }
+INLINE vh narrow_f16(vf x) { return (vh)_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT); }
+#elif defined __F16C__
+INLINE vf widen_f16(vh h) { return (vf)_mm256_cvtph_ps((__m128i)h); }
+INLINE vh narrow_f16(vf x) { return (vh)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT); }
+#else
+INLINE vf widen_f16(vh h) {
+    vu u = extend(h), size = u & 0x7fff;
+    vu normal = (size << 13) + (112 << 23);           // the exponent's bias is 15 there, 127 here
+    vf tiny = (vf)(normal + (1 << 23)) - 0x1p-14f;    // the fraction of a subnormal, after a leading 1 that goes again
+    vu special = (normal + (112 << 23)) | ((vu)(size > 0x7c00) & 0x400000); // inf and quiet NaN
+    vu r = (vu)pick((vi)(size < 0x400), tiny, (vf)normal);
+    r = (vu)pick((vi)(size >= 0x7c00), (vf)special, (vf)r);
+    return (vf)(r | (u & 0x8000) << 16);
+}
+INLINE vh narrow_f16(vf x) {
+    vu u = (vu)x, size = u & 0x7fffffff;
+    vu normal = (size - (112u << 23) + 0xfff + ((size >> 13) & 1)) >> 13;
+    vu tiny = (vu)((vf)size + 0.5f) - 0x3f000000; // the last bit of 0.5 .. 1 is 2^-24, as of f16's subnormals
+    vu special = 0x7c00 | ((vu)(size > 0x7f800000) & (0x200 | ((size >> 13) & 0x3ff)));
+    vu r = (vu)pick((vi)(size < 0x38800000), (vf)tiny, (vf)normal);
+    r = (vu)pick((vi)(size >= 0x47800000), (vf)special, (vf)r); // 65536 and more, NaN; 65520 has been rounded to inf
+    return truncate16(r | (u >> 16 & 0x8000));
+}
+#endif
+
+// ---- loads and stores: VL elements, or with _n only the first n >= 1 (all VL if n is greater; the others load as 0) ----
+
+INLINE size_t size_of(hst_dtype t) { return t == HST_F32 ? 4 : 2; }
+INLINE vf widen(vh h, hst_dtype t) { return t == HST_F16 ? widen_f16(h) : widen_bf16(h); }
+INLINE vh narrow(vf x, hst_dtype t) { return t == HST_F16 ? narrow_f16(x) : narrow_bf16(x); }
+
+INLINE vf load(const void *p, hst_dtype t) {
+    vf x;
+    vh h;
+    if (t == HST_F32) {
+        memcpy(&x, p, sizeof x);
+        return x;
+    }
+    memcpy(&h, p, sizeof h);
+    return widen(h, t);
+}
+
+INLINE void store(void *p, hst_dtype t, vf x) {
+    if (t == HST_F32) {
+        memcpy(p, &x, sizeof x);
+        return;
+    }
+    vh h = narrow(x, t);
+    memcpy(p, &h, sizeof h);
+}
+
+#if defined __AVX512F__
+INLINE vf load_n(const void *p, hst_dtype t, int64_t n) {
+    if (n >= VL) return load(p, t);
+    __mmask16 some = (__mmask16)((1u << n) - 1);
+    if (t == HST_F32) return (vf)_mm512_maskz_loadu_ps(some, p);
+    return widen((vh)_mm256_maskz_loadu_epi16(some, p), t);
+}
+INLINE void store_n(void *p, hst_dtype t, vf x, int64_t n) {
+    __mmask16 some = (__mmask16)((1u << n) - 1);
+    if (n >= VL) store(p, t, x);
+    else if (t == HST_F32) _mm512_mask_storeu_ps(p, some, (__m512)x);
+    else _mm256_mask_storeu_epi16(p, some, (__m256i)narrow(x, t));
+}
+#else
+INLINE vf load_n(const void *p, hst_dtype t, int64_t n) {
+    if (n >= VL) return load(p, t);
+    char buffer[sizeof(vf)] = {0};
+    memcpy(buffer, p, (size_t)n * size_of(t));
+    return load(buffer, t);
+}
+INLINE void store_n(void *p, hst_dtype t, vf x, int64_t n) {
+    char buffer[sizeof(vf)];
+    store(n >= VL ? p : buffer, t, x);
+    if (n < VL) memcpy(p, buffer, (size_t)n * size_of(t));
+}
+#endif
+
+// Elements i .. i+n-1 (at most VL) of a kernel's source; and to its target, with the old values added if it says so.
+INLINE vf get(hst_source s, int64_t i, int64_t n) {
+    return load_n((const char *)s.data + (size_t)i * size_of(s.dtype), s.dtype, n);
+}
+INLINE void put(hst_target t, int64_t i, vf x, int64_t n) {
+    void *p = (char *)t.data + (size_t)i * size_of(t.dtype);
+    if (t.add) x = load_n(p, t.dtype, n) + x;
+    store_n(p, t.dtype, x, n);
+}
+
+#endif

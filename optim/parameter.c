@@ -1,0 +1,80 @@
+// parameter.c: the list of named parameters, their gradients' norm, clipping.
+#include <math.h>
+#include <string.h>
+#include "optim/parameter.h"
+
+hst_parameters *hst_parameters_new(hst_context *ctx) {
+    hst_parameters *list = ctx->status == HST_OK ? hst_allocate(ctx, sizeof *list, HST_WORKSPACE) : NULL;
+    if (list) *list = (hst_parameters){.ctx = ctx};
+    return list;
+}
+
+void hst_parameters_free(hst_parameters *list) {
+    if (!list) return;
+    for (int i = 0; i < list->count; i++) {
+        hst_unretain(list->items[i].value);
+        hst_free(list->ctx, list->items[i].name);
+    }
+    hst_free(list->ctx, list->items);
+    hst_free(list->ctx, list);
+}
+
+static bool grow(hst_parameters *list) {
+    if (list->count < list->capacity) return true;
+    int capacity = list->capacity ? 2 * list->capacity : 32;
+    hst_parameter_item *items = hst_allocate(list->ctx, (size_t)capacity * sizeof *items, HST_WORKSPACE);
+    if (!items) return false;
+    if (list->count) memcpy(items, list->items, (size_t)list->count * sizeof *items);
+    hst_free(list->ctx, list->items);
+    list->items = items;
+    list->capacity = capacity;
+    return true;
+}
+
+static bool check(hst_parameters *list, const char *name, const hst_tensor *value) {
+    for (int i = 0; i < list->count; i++)
+        if (!strcmp(list->items[i].name, name)) {
+            hst_fail(list->ctx, HST_ERROR_VALUE, "hst_parameter: there is already a parameter named %s", name);
+            return false;
+        }
+    if (value->dtype == HST_F32 && hst_is_contiguous(value)) return true;
+    char text[64];
+    hst_fail(list->ctx, HST_ERROR_DTYPE, "hst_parameter: %s is %s; a contiguous f32 tensor is needed, the master", name, hst_describe(value, text));
+    return false;
+}
+
+hst_tensor *hst_parameter(hst_parameters *list, const char *name, hst_tensor *value) {
+    if (!list || !value || list->ctx->status != HST_OK || !check(list, name, value) || !grow(list)) return NULL;
+    char *copy = hst_allocate(list->ctx, strlen(name) + 1, HST_WORKSPACE);
+    if (!copy || hst_attach_grad(value, HST_WRITE, HST_F32) != HST_OK) {
+        hst_free(list->ctx, copy);
+        return NULL;
+    }
+    strcpy(copy, name);
+    list->items[list->count++] = (hst_parameter_item){copy, hst_retain(value), value->rank >= 2};
+    return value;
+}
+
+int hst_parameter_count(const hst_parameters *list) { return list->count; }
+const char *hst_parameter_name(const hst_parameters *list, int i) { return list->items[i].name; }
+hst_tensor *hst_parameter_value(const hst_parameters *list, int i) { return list->items[i].value; }
+hst_context *hst_parameters_context(const hst_parameters *list) { return list->ctx; }
+
+int64_t hst_parameter_elements(const hst_parameters *list) {
+    int64_t elements = 0;
+    for (int i = 0; i < list->count; i++) elements += hst_count(list->items[i].value);
+    return elements;
+}
+
+double hst_gradient_norm(const hst_parameters *list) {
+    double total = 0;
+    for (int i = 0; i < list->count; i++) {
+        const hst_tensor *grad = list->items[i].value->grad;
+        double sum = 0;
+        list->ctx->backend->square_sum(list->ctx, hst_count(grad), hst_source_of(grad), &sum);
+        total += sum;
+    }
+    return sqrt(total);
+}
+
+double hst_clip_factor(double norm, double limit) { return limit > 0 && norm > limit ? limit / norm : 1; }

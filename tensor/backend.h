@@ -1,0 +1,209 @@
+// backend.h: what a device must be able to do. One struct of function pointers per backend; the CPU has one per
+// instruction set (ops/cpu), CUDA's will come as a plug-in. Kernels see plain arrays with a dtype, never tensors or tapes.
+//
+// Each kernel loads, widens, computes, and rounds once on the way out. A target with `add` takes the old value into the
+// accumulator first. A source or target whose data is NULL is absent. Kernels return false after recording an error with
+// hst_fail; results never depend on the number of threads.
+#ifndef HST_BACKEND_H
+#define HST_BACKEND_H
+
+#include "tensor/tensor.h"
+
+// The type that f32 tensors are stored in: float in the product. `make REAL=double` builds a second library, for the
+// gradient checks, in which it is a double, and then the naive kernels are the only ones.
+#ifdef HST_REAL_DOUBLE
+typedef double hst_real;
+#else
+typedef float hst_real;
+#endif
+
+#if __FINITE_MATH_ONLY__
+#error "inf and NaN must keep their meaning: do not build with -ffast-math"
+#endif
+
+typedef struct hst_source { const void *data; hst_dtype dtype; } hst_source;
+typedef struct hst_target { void *data; hst_dtype dtype; bool add; } hst_target;
+
+// Element i of an index array: u8, i32 or i64.
+static inline int64_t hst_index_at(hst_source ids, int64_t i) {
+    if (ids.dtype == HST_U8) return ((const uint8_t *)ids.data)[i];
+    if (ids.dtype == HST_I32) return ((const int32_t *)ids.data)[i];
+    return ((const int64_t *)ids.data)[i];
+}
+
+// to[i] (+)= from[i] over a strided index space; any dtypes. Strides in elements; 0 repeats an element.
+typedef struct hst_copy {
+    int rank;
+    int64_t shape[HST_MAX_RANK], from_stride[HST_MAX_RANK], to_stride[HST_MAX_RANK];
+    hst_source from;
+    hst_target to;
+} hst_copy;
+
+// y (+)= alpha a + beta b, element by element; b may be absent. A step of 0 uses the first element throughout.
+typedef struct hst_combine {
+    int64_t count;
+    double alpha, beta;
+    hst_source a, b;
+    int64_t a_step, b_step; // 0 or 1
+    hst_target y;
+} hst_combine;
+
+// C (M,N) (+)= A (M,K) B (K,N) + bias (N), sums over K in fp32 blocks of at most 256 terms. Strides in elements; the
+// columns of C are adjacent. The order of a sum never depends on M, N or the threads.
+typedef struct hst_gemm {
+    int64_t m, n, k;
+    hst_source a, b, bias;
+    int64_t a_row, a_col, b_row, b_col, c_row;
+    hst_target c;
+} hst_gemm;
+
+// y (+)= factor * sum of x over the rows: rows (rows, width) -> (width), or -> one number with width 1.
+typedef struct hst_sum {
+    int64_t rows, width;
+    double factor;
+    hst_source x;
+    hst_target y;
+} hst_sum_args;
+
+// y[i] = table[ids[i]]; y (count, width), table (rows, width). Fails naming the first id out of range.
+typedef struct hst_lookup {
+    int64_t rows, width, count;
+    hst_source table, ids;
+    hst_target y;
+} hst_lookup;
+
+// dtable[r] (+)= sum of dy[i] over all i with ids[i] == r; the ids were checked in forward.
+typedef struct hst_lookup_grad {
+    int64_t rows, width, count;
+    hst_source dy, ids;
+    hst_target dtable;
+} hst_lookup_grad;
+
+// y = (x - mean) * rstd * gain + bias over each row; gain and bias may be absent. mean and rstd, if not NULL, get (rows).
+typedef struct hst_norm {
+    int64_t rows, width;
+    double eps;
+    hst_source x, gain, bias;
+    hst_target y;
+    hst_real *mean, *rstd;
+} hst_norm;
+
+typedef struct hst_norm_grad {
+    int64_t rows, width;
+    hst_source dy, x, gain;
+    const hst_real *mean, *rstd;
+    hst_target dx, dgain, dbias;
+} hst_norm_grad;
+
+// loss[i] = logsumexp(logits[i]) - logits[i][target[i]]; fails naming the first target out of range.
+typedef struct hst_nll {
+    int64_t rows, width;
+    hst_source logits, targets;
+    hst_real *loss, *logsumexp; // (rows) each
+} hst_nll;
+
+// dlogits[i] (+)= (softmax(logits[i]) - onehot(target[i])) * scale * dloss[i]; dloss (rows), or one number with step 0
+typedef struct hst_nll_grad {
+    int64_t rows, width;
+    double scale;
+    hst_source logits, targets, dloss;
+    int64_t dloss_step;
+    const hst_real *logsumexp;
+    hst_target dlogits;
+} hst_nll_grad;
+
+// One place in the random stream: which operation of which step.
+typedef struct hst_random_key { uint64_t seed, step; uint32_t operation; } hst_random_key;
+
+// y[i] (+)= uniform(i) < p ? 0 : x[i] / (1 - p); the same key gives the same mask, so backward is the same kernel.
+typedef struct hst_dropout_args {
+    int64_t count;
+    double p;
+    hst_random_key key;
+    hst_source x;
+    hst_target y;
+} hst_dropout_args;
+
+// The SRU recurrence (Lei et al. 2018), t ascending, for each b and j, p = c_{t-1}:
+//     f = s(U1 + vf p + bf)   r = s(U2 + vr p + br)   c = U0 + (p - U0) f   h = x' + (c - x') m r
+// x' = scale_x x (k = 3), U3 (k = 4), or 0 (k = 3, x absent). U is k planes of D per (l, b) row: [l][b][m][j].
+// pad[l][b] != 0: c stays, h = 0, and no gradient. v, bias are (2, D): forget, then reset; v may be absent (zero).
+typedef struct hst_sru_args {
+    int64_t length, batch, width;
+    int k;
+    double scale_x;
+    hst_source u, x, v, bias, c0, mask, pad; // c0 (B,D) or absent (zero), mask (B,D) or absent (one), pad (L,B) u8
+    hst_target h;       // (L,B,D)
+    hst_real *c;        // (L,B,D): every state, for backward, or NULL
+    hst_real *c_last;   // (B,D)
+} hst_sru_args;
+
+typedef struct hst_sru_grad {
+    hst_sru_args forward; // as forward had it, c included; h and c_last unused
+    hst_source dh, dc_last;                 // either may be absent (zero)
+    hst_target du, dx, dv, dbias, dc0;      // any may be absent
+} hst_sru_grad;
+
+// AdamW (Loshchilov & Hutter 2019): m = b1 m + (1-b1) g, v = b2 v + (1-b2) g^2,
+//     w = w - lr (m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + decay w);  g is first multiplied by `factor`.
+typedef struct hst_adamw_args {
+    int64_t count;
+    hst_real *w, *m, *v;
+    hst_source g;
+    double lr, beta1, beta2, eps, decay, factor;
+    int64_t step; // t, from 1
+} hst_adamw_args;
+
+// SGD: m = momentum m + g + decay w; w = w - lr m (m NULL: no momentum). g is first multiplied by `factor`.
+typedef struct hst_sgd_args {
+    int64_t count;
+    hst_real *w, *m;
+    hst_source g;
+    double lr, momentum, decay, factor;
+} hst_sgd_args;
+
+#define HST_BACKEND_ABI 1
+
+typedef struct hst_backend {
+    uint32_t abi;
+    size_t size;
+    const char *name; // "avx2"
+    bool (*copy)(hst_context *, const hst_copy *);
+    bool (*combine)(hst_context *, const hst_combine *);
+    bool (*gemm)(hst_context *, const hst_gemm *);
+    bool (*sum)(hst_context *, const hst_sum_args *);
+    bool (*square_sum)(hst_context *, int64_t count, hst_source x, double *sum); // of squares, in double
+    bool (*lookup)(hst_context *, const hst_lookup *);
+    bool (*lookup_grad)(hst_context *, const hst_lookup_grad *);
+    bool (*norm)(hst_context *, const hst_norm *);
+    bool (*norm_grad)(hst_context *, const hst_norm_grad *);
+    bool (*nll)(hst_context *, const hst_nll *);
+    bool (*nll_grad)(hst_context *, const hst_nll_grad *);
+    bool (*dropout)(hst_context *, const hst_dropout_args *);
+    bool (*sru)(hst_context *, const hst_sru_args *);
+    bool (*sru_grad)(hst_context *, const hst_sru_grad *);
+    bool (*adamw)(hst_context *, const hst_adamw_args *);
+    bool (*sgd)(hst_context *, const hst_sgd_args *);
+} hst_backend;
+
+// Defined in ops/cpu: the backend for an ISA name ("auto" or NULL: the best this CPU runs), or NULL if it cannot run here.
+const hst_backend *hst_cpu_backend(const char *isa);
+
+// ---- services for kernels ----
+
+// Calls body(arg, task) for every task in [0, tasks), shared among the context's threads. Which thread runs a task is
+// left open, so a task must own its outputs. Tasks do not start tasks.
+void hst_parallel(hst_context *ctx, int64_t tasks, void (*body)(void *arg, int64_t task), void *arg);
+
+// Scratch memory from the pool, 64-byte aligned; NULL after recording HST_ERROR_MEMORY. Give it back with
+// hst_workspace_free (NULL accepted).
+void *hst_workspace(hst_context *ctx, size_t bytes);
+void hst_workspace_free(hst_context *ctx, void *memory);
+
+// Four random words for block i of the stream at `key`: elements 4i .. 4i+3.
+void hst_philox(hst_random_key key, uint64_t i, uint32_t words[4]);
+
+// A word as a uniform number in [0, 1): 24 bits.
+static inline float hst_unit(uint32_t word) { return (float)(word >> 8) * 0x1p-24f; }
+
+#endif

@@ -1,0 +1,206 @@
+// The matrix multiply of every instruction set that this machine runs, against sums in double.
+#include "tensor/context.h"
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t state;
+static uint32_t below(uint32_t n) { return (uint32_t)((uint64_t)(state = state * 1664525 + 1013904223) * n >> 32); }
+static double uniform(void) { return below(1 << 24) * 0x1p-23 - 1; }
+static double dyadic(void) { return ((int)below(33) - 16) / 8.0; } // 16 bits hold it, and fp32 the sum of 2^15 products
+
+static const hst_dtype dtypes[] = {HST_F32, HST_F16, HST_BF16};
+static const double half_ulp[] = {[HST_F32] = 0x1p-24, [HST_F16] = 0x1p-11, [HST_BF16] = 0x1p-8}; // relative
+static const double least[] = {[HST_F32] = 0x1p-149, [HST_F16] = 0x1p-24, [HST_BF16] = 0x1p-133}; // subnormal
+
+// Every instruction set in turn; and for each, contexts with several numbers of threads.
+enum { TEAMS = 4 };
+static const int team_sizes[TEAMS] = {1, 2, 3, 7};
+static void for_each_isa(void (*body)(hst_context *const teams[TEAMS])) {
+    char names[64], *rest = names;
+    strcpy(names, hst_isa_names());
+    for (char *isa; (isa = strtok_r(rest, " ", &rest));) {
+        hst_context *teams[TEAMS];
+        for (int i = 0; i < TEAMS; i++)
+            teams[i] = hst_open(&(hst_options){.size = sizeof(hst_options), .isa = isa, .threads = team_sizes[i]});
+        cr_assert_str_eq(hst_isa(teams[0]), isa);
+        body(teams);
+        for (int i = 0; i < TEAMS; i++) hst_close(teams[i]);
+    }
+}
+
+// Memory with not an element to spare, so that a sanitizer sees every access outside.
+static void *filled(hst_dtype dtype, int64_t count, double (*number)(void)) {
+    hst_target t = {malloc((size_t)count * hst_dtype_size(dtype) + 1), dtype, false};
+    for (int64_t i = 0; i < count; i++) hst_store(t, i, number());
+    return t.data;
+}
+static hst_source matrix(hst_dtype dtype, int64_t rows, int64_t columns, int64_t row, int64_t column,
+                         double (*number)(void)) {
+    int64_t count = rows && columns ? (rows - 1) * row + (columns - 1) * column + 1 : 0;
+    return (hst_source){filled(dtype, count, number), dtype};
+}
+
+typedef struct sample { hst_gemm g; void *before; size_t bytes; } sample; // before: what C held
+
+// A random multiply of a given size and given dtypes (0 .. 26: A, B, C) and order (0 .. 4) of A's and B's elements.
+static sample make_sample(int64_t m, int64_t n, int64_t k, int mix, int order, double (*number)(void)) {
+    hst_gemm g = {.m = m, .n = n, .k = k, .c_row = n + below(3)};
+    int64_t gap = 1 + (order == 4), pad = below(3); // order 4: neither stride is 1
+    bool a_turned = order & 1, b_turned = order & 2;
+    g.a_row = a_turned ? gap : k * gap + pad;
+    g.a_col = a_turned ? m * gap + pad : gap;
+    g.b_row = b_turned ? gap : n * gap + pad;
+    g.b_col = b_turned ? k * gap + pad : gap;
+    g.a = matrix(dtypes[mix % 3], m, k, g.a_row, g.a_col, number);
+    g.b = matrix(dtypes[mix / 3 % 3], k, n, g.b_row, g.b_col, number);
+    if (below(2)) g.bias = matrix(dtypes[below(3)], 1, n, n, 1, number);
+    g.c = (hst_target){NULL, dtypes[mix / 9], below(2)};
+    sample s = {.g = g, .bytes = (size_t)((m - 1) * g.c_row + n) * hst_dtype_size(g.c.dtype)};
+    s.before = filled(g.c.dtype, (m - 1) * g.c_row + n, number);
+    s.g.c.data = malloc(s.bytes);
+    return s;
+}
+static void free_sample(sample s) {
+    free((void *)s.g.a.data);
+    free((void *)s.g.b.data);
+    free((void *)s.g.bias.data);
+    free(s.g.c.data);
+    free(s.before);
+}
+
+static void multiply(hst_context *ctx, sample s) {
+    memcpy(s.g.c.data, s.before, s.bytes);
+    cr_assert(ctx->backend->gemm(ctx, &s.g), "%s", hst_error(ctx));
+}
+
+// Element (i, j) in double, and in *size the sum of the terms' absolute values.
+static double expected(sample s, int64_t i, int64_t j, double *size) {
+    const hst_gemm *g = &s.g;
+    double old = g->c.add ? hst_load((hst_source){s.before, g->c.dtype}, i * g->c_row + j) : 0;
+    double bias = g->bias.data ? hst_load(g->bias, j) : 0, sum = old + bias;
+    *size = fabs(old) + fabs(bias);
+    for (int64_t k = 0; k < g->k; k++) {
+        double term = hst_load(g->a, i * g->a_row + k * g->a_col) * hst_load(g->b, k * g->b_row + j * g->b_col);
+        sum += term;
+        *size += fabs(term);
+    }
+    return sum;
+}
+
+// The bound of every product here: half an ulp of the result, and for each term the roundings that it goes through in
+// fp32, one of 2^-24 each: its product, the sums of its block of 256, one sum for each block, old value + bias.
+static void check_close(sample s, const char *isa) {
+    const hst_gemm *g = &s.g;
+    hst_source c = {g->c.data, g->c.dtype}, before = {s.before, g->c.dtype};
+    double roundings = (double)(g->k < 256 ? g->k : 256) + ceil((double)g->k / 256) + 1;
+    for (int64_t i = 0; i < g->m; i++) {
+        for (int64_t j = 0; j < g->n; j++) {
+            double size, want = expected(s, i, j, &size), got = hst_load(c, i * g->c_row + j);
+            double room = half_ulp[c.dtype] * fabs(got) + least[c.dtype] / 2 + roundings * 0x1p-24 * size;
+            cr_assert_leq(fabs(got - want), room, "%s, %dx%dx%d %s %s %s at %d %d: %.9g, not %.9g", isa, (int)g->m,
+                          (int)g->n, (int)g->k, hst_dtype_name(g->a.dtype), hst_dtype_name(g->b.dtype),
+                          hst_dtype_name(c.dtype), (int)i, (int)j, got, want);
+        }
+        for (int64_t j = g->n; j < g->c_row && i + 1 < g->m; j++) // between the rows nothing is written
+            cr_assert_eq(hst_load(c, i * g->c_row + j), hst_load(before, i * g->c_row + j));
+    }
+}
+
+static const int64_t heights[] = {1, 2, 3, 5, 8, 17, 33}, widths[] = {1, 3, 8, 23, 24, 25, 50},
+                     depths[] = {0, 1, 7, 16, 255, 256, 257, 600};
+
+static sample sweep(int i) { // every mix of dtypes in every order, with random sizes
+    return make_sample(heights[below(7)], widths[below(7)], depths[below(8)], i % 27, i / 27 % 5, uniform);
+}
+
+static void within_the_bound(hst_context *const teams[TEAMS]) {
+    for (int i = 0; i < 3 * 27 * 5; i++) {
+        sample s = sweep(i);
+        multiply(teams[0], s);
+        check_close(s, hst_isa(teams[0]));
+        free_sample(s);
+    }
+}
+Test(ops, gemm_is_within_the_bound_for_all_dtypes_and_strides) { for_each_isa(within_the_bound); }
+
+static void same_bits(hst_context *const teams[TEAMS]) {
+    for (int i = 0; i < 27 * 5; i++) {
+        sample s = i % 27 ? sweep(i) : make_sample(300, 200, 300, i / 5, i % 5, uniform); // the last: several blocks
+        multiply(teams[0], s);
+        void *one = malloc(s.bytes);
+        memcpy(one, s.g.c.data, s.bytes);
+        for (int team = 1; team < TEAMS; team++) {
+            multiply(teams[team], s);
+            cr_assert_arr_eq(one, s.g.c.data, s.bytes, "%s, %d threads", hst_isa(teams[0]), team_sizes[team]);
+        }
+        free(one);
+        free_sample(s);
+    }
+}
+Test(ops, gemm_has_the_same_bits_for_any_number_of_threads) { for_each_isa(same_bits); }
+
+static void row_alone(hst_context *const teams[TEAMS]) {
+    for (int i = 0; i < 27 * 5; i++) {
+        sample s = sweep(i), row = s;
+        int64_t at = below((uint32_t)s.g.m), c = at * s.g.c_row;
+        size_t row_bytes = (size_t)s.g.n * hst_dtype_size(s.g.c.dtype), c_byte = (size_t)c * hst_dtype_size(s.g.c.dtype);
+        multiply(teams[0], s);
+        row.g.m = 1;
+        row.g.a.data = (const char *)s.g.a.data + (size_t)(at * s.g.a_row) * hst_dtype_size(s.g.a.dtype);
+        row.g.c.data = malloc(row_bytes);
+        row.before = (char *)s.before + c_byte;
+        row.bytes = row_bytes;
+        multiply(teams[0], row);
+        cr_assert_arr_eq((char *)s.g.c.data + c_byte, row.g.c.data, row_bytes, "%s, row %d", hst_isa(teams[0]), (int)at);
+        free(row.g.c.data);
+        free_sample(s);
+    }
+}
+Test(ops, gemm_gives_a_row_the_same_bits_alone_and_in_a_batch) { for_each_isa(row_alone); }
+
+static void exact(hst_context *const teams[TEAMS]) {
+    for (int i = 0; i < 27 * 5; i++) {
+        sample s = make_sample(heights[below(7)], widths[below(7)], depths[below(8)], i % 27, i / 27, dyadic);
+        uint32_t rounded[1]; // the exact sum in C's dtype
+        multiply(teams[0], s);
+        for (int64_t r = 0; r < s.g.m; r++)
+            for (int64_t j = 0; j < s.g.n; j++) {
+                double size;
+                hst_store((hst_target){rounded, s.g.c.dtype, false}, 0, expected(s, r, j, &size));
+                cr_assert_eq(hst_load((hst_source){s.g.c.data, s.g.c.dtype}, r * s.g.c_row + j),
+                             hst_load((hst_source){rounded, s.g.c.dtype}, 0), "%s", hst_isa(teams[0]));
+            }
+        free_sample(s);
+    }
+}
+Test(ops, gemm_is_exact_where_fp32_is) { for_each_isa(exact); }
+
+static void many_blocks(hst_context *const teams[TEAMS]) {
+    sample s = make_sample(530, 805, 520, 18, 0, dyadic); // f32, f32 -> bf16
+    multiply(teams[1], s);
+    for (int i = 0; i < 5000; i++) {
+        int64_t row = below(530), column = below(805);
+        double size, want = expected(s, row, column, &size);
+        cr_assert_eq(hst_load((hst_source){s.g.c.data, HST_BF16}, row * s.g.c_row + column),
+                     hst_from_bf16(hst_to_bf16(want)), "%s", hst_isa(teams[0]));
+    }
+    free_sample(s);
+}
+Test(ops, gemm_covers_matrices_of_many_blocks) { for_each_isa(many_blocks); }
+
+// Subnormals are not flushed, infinity and NaN come out where they belong and nowhere else.
+static void special(hst_context *const teams[TEAMS]) {
+    static const uint16_t f16[4] = {1, 0x7c00, 0x7e00, 0x3c00}, bf16[4] = {1, 0x7f80, 0x7fc0, 0x3f80};
+    const float scale = 0x1p20f;
+    for (int i = 0; i < 2; i++) { // four rows of one number each, times 2^20
+        float c[4];
+        hst_gemm g = {.m = 4, .n = 1, .k = 1, .a = {i ? f16 : bf16, i ? HST_F16 : HST_BF16}, .b = {&scale, HST_F32},
+                      .a_row = 1, .a_col = 1, .b_row = 1, .b_col = 1, .c_row = 1, .c = {c, HST_F32, false}};
+        cr_assert(teams[0]->backend->gemm(teams[0], &g));
+        cr_assert_eq(c[0], i ? 0x1p-4f : 0x1p-113f);
+        cr_assert(isinf(c[1]) && isnan(c[2]) && c[3] == scale, "%s", hst_isa(teams[0]));
+    }
+}
+Test(ops, gemm_keeps_subnormals_infinity_and_nan) { for_each_isa(special); }

@@ -1,0 +1,236 @@
+// test_kernels.c: every fast kernel against its naive twin, on random data: odd sizes, all dtype mixes, arguments
+// absent, results added to what is there; and the same bits whatever the number of threads. gemm has test_gemm.c.
+//
+// In slacks F is one rounding to f32 and D one to f64, relative: "6 roundings of numbers up to 3" is 6 * 3 * F. A sum
+// of n terms up to 1 in double is off by at most n * n * D.
+#include "tests/ops/twins.h"
+
+static bool same_pointers(const hst_backend *a, const hst_backend *b) {
+    return a->copy == b->copy || a->combine == b->combine || a->gemm == b->gemm || a->sum == b->sum ||
+           a->square_sum == b->square_sum || a->lookup == b->lookup || a->lookup_grad == b->lookup_grad ||
+           a->norm == b->norm || a->norm_grad == b->norm_grad || a->nll == b->nll || a->nll_grad == b->nll_grad ||
+           a->dropout == b->dropout || a->sru == b->sru || a->sru_grad == b->sru_grad || a->adamw == b->adamw ||
+           a->sgd == b->sgd;
+}
+
+// So that no test below compares a kernel with itself.
+static void check_backend(hst_context *ctx) {
+    cr_assert_str_eq(ctx->backend->name, hst_isa(ctx));
+    cr_assert_eq(ctx->backend->abi, HST_BACKEND_ABI);
+    const hst_backend *naive = hst_cpu_backend("naive");
+    if (ctx->backend != naive) cr_assert_not(same_pointers(ctx->backend, naive), "%s", hst_isa(ctx));
+}
+
+Test(ops, every_isa_has_kernels_of_its_own) {
+    for_each_isa(check_backend);
+    cr_assert_null(hst_cpu_backend("abacus"));
+    cr_assert_eq(hst_cpu_backend("auto"), hst_cpu_backend(NULL));
+}
+
+// ---- elements ----
+
+// Flags 1, 2: a transposed and a repeated source. Flag 3: a gapped target.
+static bool copy_case(run *r) {
+    int64_t rows = r->rows, width = r->width;
+    hst_copy args = {.rank = 2, .shape = {rows, width}, .from_stride = {width, 1}, .to_stride = {width, 1}};
+    if (has(r, 1)) args.from_stride[0] = 1, args.from_stride[1] = rows;
+    if (has(r, 2)) args.from_stride[has(r, 1)] = 0;
+    if (has(r, 3)) args.to_stride[0] = 2 * width, args.to_stride[1] = 2;
+    args.from = in(r, 0, rows * width, -300, 300);
+    args.to = out(r, 1, 2 * rows * width, has(r, 0) ? 300 * F : EXACT);
+    return r->ctx->backend->copy(r->ctx, &args);
+}
+Test(ops, copy_matches) { sweep("copy", copy_case, 2, HST_DTYPES, 4); }
+
+// Both factors, two products, two additions: 6 roundings of numbers up to 3.
+static bool combine_case(run *r) {
+    int64_t count = r->rows * r->width;
+    hst_combine args = {.count = count, .alpha = 0.7, .beta = -1.3, .a_step = !has(r, 2), .b_step = !has(r, 3)};
+    args.a = in(r, 0, count, -1, 1);
+    if (!has(r, 1)) args.b = in(r, 1, count, -1, 1);
+    args.y = out(r, 2, count, 6 * 3 * F);
+    return r->ctx->backend->combine(r->ctx, &args);
+}
+Test(ops, combine_matches) { sweep("combine", combine_case, 3, 3, 4); }
+
+// 1 / (1 - p), the product and the addition: 3 roundings of numbers up to 3.
+static bool dropout_case(run *r) {
+    int64_t count = r->rows * r->width;
+    hst_dropout_args args = {.count = count, .p = has(r, 1) ? 0.25 : 0.7, .key = {12345678901234567u, 9, 3}};
+    args.x = in(r, 0, count, -1, 1);
+    args.y = out(r, 1, count, 3 * 3 * F);
+    return r->ctx->backend->dropout(r->ctx, &args);
+}
+Test(ops, dropout_matches) { sweep("dropout", dropout_case, 2, 3, 2); }
+
+// m and v are sums of two products of numbers up to 2. v >= 0.1 b2, so the step is at most
+// 2 / (1 - b1^3) / sqrt(0.1 b2) + decay w < 24, of about 12 roundings, and is multiplied by lr.
+static bool adamw_case(run *r) {
+    int64_t count = r->rows * r->width;
+    hst_adamw_args args = {.count = count, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .decay = 0.1,
+                           .factor = 0.5, .step = 3};
+    args.w = reals(r, count, -1, 1, 0.01 * 24 * 12 * F);
+    args.m = reals(r, count, -1, 1, 5 * 2 * F);
+    args.v = reals(r, count, 0.1, 1, 5 * 2 * F);
+    args.g = in(r, 0, count, -2, 2);
+    return r->ctx->backend->adamw(r->ctx, &args);
+}
+Test(ops, adamw_matches) { sweep("adamw", adamw_case, 1, 3, 1); }
+
+// A step of three products of numbers up to 1: 7 roundings.
+static bool sgd_case(run *r) {
+    int64_t count = r->rows * r->width;
+    hst_sgd_args args = {.count = count, .lr = 0.1, .momentum = 0.9, .decay = 0.1, .factor = 0.5};
+    args.w = reals(r, count, -1, 1, 0.1 * 3 * 7 * F);
+    if (has(r, 1)) args.m = reals(r, count, -1, 1, 3 * 7 * F);
+    args.g = in(r, 0, count, -2, 2);
+    return r->ctx->backend->sgd(r->ctx, &args);
+}
+Test(ops, sgd_matches) { sweep("sgd", sgd_case, 1, 3, 2); }
+
+// ---- sums ----
+
+static bool sum_case(run *r) {
+    int64_t n = r->rows * (has(r, 1) ? r->width : 1);
+    hst_sum_args args = {.rows = n, .width = has(r, 1) ? 1 : r->width, .factor = 1 / 7.0};
+    args.x = in(r, 0, r->rows * r->width, -1, 1);
+    args.y = out(r, 1, args.width, (double)(n * n) * D);
+    return r->ctx->backend->sum(r->ctx, &args);
+}
+Test(ops, sum_matches) { sweep("sum", sum_case, 2, 3, 2); }
+
+static bool square_sum_case(run *r) {
+    int64_t count = r->rows * r->width;
+    hst_source x = in(r, 0, count, -1, 1);
+    double *sum = output(r, HST_F64, 1, 0, 0, (double)(count * count) * D), value;
+    if (!r->ctx->backend->square_sum(r->ctx, count, x, &value)) return false;
+    memcpy(sum, &value, sizeof value);
+    return true;
+}
+Test(ops, square_sum_matches) { sweep("square_sum", square_sum_case, 1, 3, 0); }
+
+// Flags 1, 2: the dtype of the ids. Added: one more rounding of a number up to 2.
+static bool lookup_case(run *r) {
+    hst_lookup args = {.rows = 29, .width = r->width, .count = r->rows};
+    args.table = in(r, 0, args.rows * args.width, -1, 1);
+    args.ids = ids(r, args.count, args.rows);
+    args.y = out(r, 1, args.count * args.width, has(r, 0) ? 2 * F : EXACT);
+    return r->ctx->backend->lookup(r->ctx, &args);
+}
+Test(ops, lookup_matches) { sweep("lookup", lookup_case, 2, 3, 3); }
+
+static bool lookup_grad_case(run *r) {
+    hst_lookup_grad args = {.rows = has(r, 3) ? 3 : 29, .width = r->width, .count = r->rows};
+    args.dy = in(r, 0, args.count * args.width, -1, 1);
+    args.ids = ids(r, args.count, args.rows);
+    args.dtable = out(r, 1, args.rows * args.width, (double)(args.count * args.count + 1) * D);
+    return r->ctx->backend->lookup_grad(r->ctx, &args);
+}
+Test(ops, lookup_grad_matches) { sweep("lookup_grad", lookup_grad_case, 2, 3, 4); }
+
+// ---- rows ----
+
+// eps = 0.01 keeps rstd below 10, so that x up to 2 normed is below 2 * 2 * 10; 8 roundings on the way. The variance is
+// off by up to 4 width D, hence rstd = (variance + eps)^-1/2 by rstd^3 / 2 = 500 times that.
+static bool norm_case(run *r) {
+    hst_norm args = {.rows = r->rows, .width = r->width, .eps = 0.01};
+    args.x = in(r, 0, r->rows * r->width, -2, 2);
+    if (!has(r, 1)) args.gain = in(r, 1, r->width, -1, 1);
+    if (!has(r, 2)) args.bias = in(r, 1, r->width, -1, 1);
+    args.y = out(r, 2, r->rows * r->width, 8 * 40 * F);
+    if (has(r, 3)) args.mean = reals(r, r->rows, 0, 0, (double)r->width * 2 * D);
+    if (has(r, 3)) args.rstd = reals(r, r->rows, 0, 0, (double)r->width * 4 * 500 * D);
+    return r->ctx->backend->norm(r->ctx, &args);
+}
+Test(ops, norm_matches) { sweep("norm", norm_case, 3, 3, 4); }
+
+// With mean and rstd at most 1, n is at most 3: dx is at most 1 + 1 + 3 * 3, of 8 roundings; dgain has terms up to 3,
+// rounded up to three times before they are summed in double.
+static bool norm_grad_case(run *r) {
+    int64_t rows = r->rows, width = r->width;
+    hst_norm_grad args = {.rows = rows, .width = width};
+    args.dy = in(r, 0, rows * width, -1, 1);
+    args.x = in(r, 1, rows * width, -2, 2);
+    if (!has(r, 1)) args.gain = in(r, 2, width, -1, 1);
+    args.mean = reals(r, rows, -1, 1, 0);
+    args.rstd = reals(r, rows, 0.5, 1, 0);
+    if (!has(r, 2)) args.dx = out(r, 3, rows * width, 8 * 11 * F);
+    if (!has(r, 3)) args.dgain = out(r, 4, width, (double)rows * 3 * 3 * F);
+    if (!has(r, 4)) args.dbias = out(r, 4, width, (double)(rows * rows + 1) * D);
+    return r->ctx->backend->norm_grad(r->ctx, &args);
+}
+Test(ops, norm_grad_matches) { sweep("norm_grad", norm_grad_case, 5, 3, 5); }
+
+// Logits up to 8 and log width up to 6: a logsumexp up to 14, of which the exponentials' sum may be 8 roundings off.
+static bool nll_case(run *r) {
+    hst_nll args = {.rows = r->rows, .width = r->width};
+    args.logits = in(r, 0, r->rows * r->width, -8, 8);
+    args.targets = ids(r, r->rows, r->width < 256 ? r->width : 256);
+    args.loss = reals(r, r->rows, 0, 0, (8 + 2 * 22) * F);
+    args.logsumexp = reals(r, r->rows, 0, 0, (8 + 14) * F);
+    return r->ctx->backend->nll(r->ctx, &args);
+}
+Test(ops, nll_matches) { sweep("nll", nll_case, 1, 3, 3); }
+
+// softmax = exp(x - logsumexp) is at most e^-1 here; its argument, up to 25, is rounded once, and 8 roundings follow.
+// It is multiplied by at most 1/2.
+static bool nll_grad_case(run *r) {
+    hst_nll_grad args = {.rows = r->rows, .width = r->width, .scale = 0.5, .dloss_step = has(r, 3)};
+    args.logits = in(r, 0, r->rows * r->width, -8, 8);
+    args.targets = ids(r, r->rows, r->width < 256 ? r->width : 256);
+    args.dloss = in(r, 1, r->rows, -1, 1);
+    args.logsumexp = reals(r, r->rows, 9, 17, 0);
+    args.dlogits = out(r, 2, r->rows * r->width, (25 + 8) * 0.5 * F);
+    return r->ctx->backend->nll_grad(r->ctx, &args);
+}
+Test(ops, nll_grad_matches) { sweep("nll_grad", nll_grad_case, 3, 3, 4); }
+
+// ---- recurrence ----
+
+// Inputs are up to 1, v up to 0.5 and biases at most -2, so f <= s(-0.5) < 0.38. An error in c then shrinks from step
+// to step: by f + |p - U0| f (1 - f) |v| <= f (2 - f) < 0.62, so it stays below 1 / (1 - 0.62) < 3 times what one step
+// adds, about 16 roundings of numbers up to 2. Whatever the length: 3 * 16 * 2 F.
+enum { SRU_ROUNDINGS = 3 * 16 };
+
+static hst_sru_args sru_inputs(run *r) {
+    int64_t length = r->rows, batch = 3, width = r->width;
+    int64_t rows = length * batch, k = has(r, 1) ? 4 : 3;
+    hst_sru_args args = {.length = length, .batch = batch, .width = width, .k = (int)k, .scale_x = 1.25};
+    args.u = in(r, 0, rows * k * width, -1, 1);
+    if (k == 3 && !has(r, 2)) args.x = in(r, 1, rows * width, -0.8, 0.8);
+    if (!has(r, 3)) args.v = in(r, 2, 2 * width, -0.5, 0.5);
+    args.bias = in(r, 2, 2 * width, -2.5, -2);
+    if (!has(r, 4)) args.c0 = in(r, 3, batch * width, -1, 1);
+    if (!has(r, 5)) args.mask = in(r, 4, batch * width, 0, 2);
+    if (!has(r, 6)) args.pad = draw(r, HST_U8, rows, 0, 1.3)->values;
+    return args;
+}
+
+static bool sru_case(run *r) {
+    hst_sru_args args = sru_inputs(r);
+    int64_t states = args.batch * args.width;
+    args.h = out(r, 5, args.length * states, SRU_ROUNDINGS * 4 * F);
+    if (has(r, 7)) args.c = reals(r, args.length * states, 0, 0, SRU_ROUNDINGS * 2 * F);
+    args.c_last = reals(r, states, 0, 0, SRU_ROUNDINGS * 2 * F);
+    return r->ctx->backend->sru(r->ctx, &args);
+}
+Test(ops, sru_matches) { sweep("sru", sru_case, 6, 3, 8); }
+
+// Backward in the same way: gc <= 2 r + g and g <= 0.62 gc + |gr vr| keep every gradient below 4; dv and dbias are sums
+// of L B of them, each that far off, in double over blocks of at most 64 steps in f32.
+static bool sru_grad_case(run *r) {
+    hst_sru_grad args = {.forward = sru_inputs(r)};
+    int64_t rows = args.forward.length * args.forward.batch, width = args.forward.width;
+    int64_t states = args.forward.batch * width;
+    double slack = SRU_ROUNDINGS * 4 * F;
+    args.forward.c = reals(r, rows * width, -1, 1, 0); // any states will do
+    if (!has(r, 7)) args.dh = in(r, 5, rows * width, -1, 1);
+    if (!has(r, 8)) args.dc_last = in(r, 5, states, -1, 1);
+    if (!has(r, 9)) args.du = out(r, 6, rows * args.forward.k * width, slack);
+    if (args.forward.x.data && !has(r, 10)) args.dx = out(r, 6, rows * width, slack);
+    if (args.forward.v.data && !has(r, 11)) args.dv = out(r, 7, 2 * width, (double)rows * (slack + 64 * 4 * F));
+    if (!has(r, 12)) args.dbias = out(r, 7, 2 * width, (double)rows * (slack + 64 * 4 * F));
+    if (args.forward.c0.data && !has(r, 13)) args.dc0 = out(r, 3, states, slack);
+    return r->ctx->backend->sru_grad(r->ctx, &args);
+}
+Test(ops, sru_grad_matches) { sweep("sru_grad", sru_grad_case, 8, 3, 14); }

@@ -1,0 +1,49 @@
+// context.c: the library as the commands use it: opening a context, reading models and texts, errors to exit codes.
+#include "train/cli/cli.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+hst_context *cli_open(const cli_common *common, void (*log)(int level, const char *message, void *user), void *user,
+                      int *code) {
+    hst_options options = {.size = sizeof options, .threads = common->threads, .isa = common->isa, .log = log, .user = user};
+    const char *environment = getenv("HALFSTEP_ISA");
+    if (!options.isa && environment && *environment) options.isa = environment;
+    hst_context *ctx = hst_open(&options);
+    if (ctx && hst_get_status(ctx) == HST_OK) return ctx;
+    hst_status status = ctx ? hst_get_status(ctx) : HST_ERROR_MEMORY;
+    cli_error("%s", ctx ? hst_error(ctx) : "out of memory");
+    hst_close(ctx);
+    *code = status == HST_ERROR_UNSUPPORTED || status == HST_ERROR_VALUE ? CLI_USAGE : CLI_FAILED;
+    return NULL;
+}
+
+int cli_failure(const hst_context *ctx, bool reading) {
+    hst_status status = hst_get_status(ctx);
+    cli_error("%s", hst_error(ctx));
+    if (status == HST_ERROR_DIVERGED) return CLI_DIVERGED;
+    if (status == HST_ERROR_MEMORY) return CLI_FAILED;
+    return reading || status == HST_ERROR_FORMAT ? CLI_INPUT : CLI_FAILED;
+}
+
+hst_corpus *cli_read_texts(hst_context *ctx, int count, char **paths) {
+    hst_corpus *corpus = hst_corpus_new(ctx);
+    for (int i = 0; i < count && corpus; i++) {
+        if (hst_corpus_add(corpus, paths[i]) == HST_OK) continue;
+        hst_corpus_free(corpus);
+        corpus = NULL;
+    }
+    return corpus;
+}
+
+hst_lm *cli_read_model(hst_context *ctx, const char *path) {
+    struct stat info;
+    char inside[PATH_MAX];
+    bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    if (folder) {
+        snprintf(inside, sizeof inside, "%s/model.safetensors", path);
+        path = inside;
+    }
+    return hst_lm_load(ctx, path);
+}

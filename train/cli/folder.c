@@ -1,0 +1,78 @@
+// folder.c: see folder.h.
+#include "train/cli/folder.h"
+
+#include "train/cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+static const char *const run_files[] = {"model.safetensors", "last.safetensors", "previous.safetensors", "log.jsonl"};
+enum { RUN_FILES = sizeof run_files / sizeof *run_files };
+
+const char *cli_default_folder(const char *text, char *buffer, size_t size) {
+    char resolved[PATH_MAX];
+    if (strcmp(text, "-") == 0) text = "stdin";
+    else if (realpath(text, resolved)) text = resolved; // "." and "books/" have a name too
+    const char *slash = strrchr(text, '/'), *base = slash ? slash + 1 : text;
+    if (!*base) base = "root";
+    const char *dot = strrchr(base, '.');
+    int length = dot && dot > base ? (int)(dot - base) : (int)strlen(base);
+    snprintf(buffer, size, "%.*s.run", length, base);
+    return buffer;
+}
+
+bool cli_folder_in_use(const char *folder) {
+    char path[PATH_MAX];
+    for (int i = 0; i < RUN_FILES; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, run_files[i]);
+        if (access(path, F_OK) == 0) return true;
+    }
+    return false;
+}
+
+static bool refuse(const char *path, const char *what) {
+    cli_error("%s: %s: %s", path, what, strerror(errno));
+    return false;
+}
+
+bool cli_prepare_folder(const char *folder) {
+    char probe[PATH_MAX];
+    struct stat info;
+    snprintf(probe, sizeof probe, "%s/.probe.%ld", folder, (long)getpid());
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST) return refuse(folder, "the run folder cannot be made");
+    if (stat(folder, &info) == 0 && !S_ISDIR(info.st_mode)) {
+        cli_error("%s: is a file, not a folder for the run", folder);
+        return false;
+    }
+    int fd = open(probe, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    if (fd < 0) return refuse(folder, "the run folder cannot be written to");
+    bool written = write(fd, "x", 1) == 1;
+    int error = errno;
+    close(fd);
+    unlink(probe);
+    errno = error;
+    return written || refuse(folder, "the run folder cannot be written to");
+}
+
+bool cli_folder_has_room(const char *folder, int64_t bytes) {
+    struct statvfs disk;
+    if (statvfs(folder, &disk) != 0) return true; // no answer is no reason to stop
+    double available = (double)disk.f_bavail * (double)disk.f_frsize;
+    if (available >= (double)bytes) return true;
+    cli_error("%s: the run's files need %.0f MB, but only %.0f MB are free", folder, (double)bytes / 1e6, available / 1e6);
+    return false;
+}
+
+void cli_clear_folder(const char *folder) {
+    char path[PATH_MAX];
+    for (int i = 0; i < RUN_FILES; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, run_files[i]);
+        unlink(path);
+    }
+}

@@ -1,0 +1,24 @@
+// folder.h: the run folder: its name, and whether a run can end well in it.
+#ifndef CLI_FOLDER_H
+#define CLI_FOLDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// "dir/book.txt" -> "book.run" in the current folder; "-" -> "stdin.run". Into buffer[size]; returns buffer.
+const char *cli_default_folder(const char *text, char *buffer, size_t size);
+
+// Whether a run's files are in `folder`.
+bool cli_folder_in_use(const char *folder);
+
+// Makes the folder where it is missing and writes and deletes a probe file. false after printing what is wrong.
+bool cli_prepare_folder(const char *folder);
+
+// Whether `bytes` more fit on the folder's disk. false after printing how many do.
+bool cli_folder_has_room(const char *folder, int64_t bytes);
+
+// Deletes the files of an earlier run, so that none is taken for one of the new run.
+void cli_clear_folder(const char *folder);
+
+#endif

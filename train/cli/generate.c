@@ -1,0 +1,98 @@
+// generate.c: `halfstep generate`: the prompt, then what the model makes of it, byte by byte to stdout.
+#include "train/cli/cli.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct generate_values {
+    cli_common common;
+    const char *prompt, *prompt_file;
+    int64_t tokens;
+    hst_sampling sampling;
+} generate_values;
+
+#define AT(field) offsetof(generate_values, field)
+
+static const cli_option options[] = {
+    {.help = "The text"},
+    {"prompt", 'p', "TEXT", CLI_TEXT, AT(prompt), .help = "what to continue; without one, the start of a line"},
+    {"prompt-file", 0, "FILE", CLI_TEXT, AT(prompt_file), .help = "the same from a file, or - for standard input"},
+    {"tokens", 'n', "N", CLI_INT64, AT(tokens), .low = 0, .high = 1e15, .help = "how many new bytes"},
+    {.help = "Sampling"},
+    {"temperature", 't', "T", CLI_REAL, AT(sampling.temperature), .low = 0, .high = INFINITY,
+     .help = "0 takes the most likely byte each time, 1 samples as the model says, above 1 flattens"},
+    {"top-k", 0, "K", CLI_INT64, AT(sampling.top_k), .low = 0, .high = 1e9, .standard = "0, all",
+     .help = "only among the K most likely"},
+    {"top-p", 0, "P", CLI_REAL, AT(sampling.top_p), .low = 0, .high = 1, .ends = CLI_ABOVE_LOW,
+     .help = "only among the most likely that together have probability P"},
+    {"seed", 0, "SEED", CLI_SEED, AT(sampling.seed), .help = "same seed, same text"},
+    {0}};
+
+static void defaults(void *values) {
+    generate_values *v = values;
+    v->tokens = 500;
+    v->sampling = hst_sampling_defaults();
+}
+
+typedef struct printer {
+    bool interactive;
+    int last;  // byte
+    int error; // errno of the write that failed
+} printer;
+
+static bool emit(int symbol, void *user) {
+    printer *p = user;
+    p->last = symbol;
+    bool written = putchar(symbol) != EOF && (!p->interactive || fflush(stdout) == 0);
+    if (!written) p->error = errno;
+    return written;
+}
+
+static int sample(hst_context *ctx, const generate_values *v, const hst_lm *model, const hst_corpus *prompt) {
+    printer p = {.interactive = isatty(STDOUT_FILENO), .last = '\n'};
+    size_t length = (size_t)hst_corpus_size(prompt);
+    fprintf(stderr, "seed %" PRIu64 "\n", v->sampling.seed);
+    for (size_t i = 0; i < length; i++)
+        if (!emit(hst_corpus_bytes(prompt)[i], &p)) return cli_output_failure(p.error);
+    hst_status status = hst_lm_generate(model, hst_corpus_bytes(prompt), length, v->tokens, &v->sampling, emit, &p);
+    if (p.error) return cli_output_failure(p.error);
+    if (p.interactive && p.last != '\n') putchar('\n'); // the shell's prompt wants a line of its own
+    return status ? cli_failure(ctx, false) : CLI_DONE;
+}
+
+// The prompt as bytes: empty, the text of --prompt, or a file's.
+static hst_corpus *read_prompt(hst_context *ctx, const generate_values *v) {
+    hst_corpus *prompt = hst_corpus_new(ctx);
+    if (prompt && v->prompt) hst_corpus_add_bytes(prompt, v->prompt, strlen(v->prompt));
+    if (prompt && v->prompt_file) hst_corpus_add(prompt, v->prompt_file);
+    return prompt;
+}
+
+static int run(const void *values, int count, char **operands) {
+    const generate_values *v = values;
+    (void)count;
+    if (v->prompt && v->prompt_file) {
+        cli_error("--prompt and --prompt-file exclude each other");
+        return CLI_USAGE;
+    }
+    signal(SIGPIPE, SIG_DFL); // so that `| head` ends it quietly, whatever the parent process ignores
+    int code = CLI_DONE;
+    hst_context *ctx = cli_open(&v->common, NULL, NULL, &code);
+    if (!ctx) return code;
+    hst_lm *model = cli_read_model(ctx, operands[0]);
+    hst_corpus *prompt = model ? read_prompt(ctx, v) : NULL;
+    code = hst_get_status(ctx) ? cli_failure(ctx, true) : sample(ctx, v, model, prompt);
+    hst_corpus_free(prompt);
+    hst_lm_free(model);
+    hst_close(ctx);
+    return code;
+}
+
+const cli_command cli_generate = {
+    "generate", "MODEL", 1, 1, "text from a model",
+    "Prints the prompt and a continuation. MODEL is a file, or a run folder (then its model.safetensors).",
+    options, sizeof(generate_values), defaults, run};

@@ -1,0 +1,64 @@
+// info.c: `halfstep info`: what a model file holds; without one, what this program and machine have.
+#include "train/cli/cli.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void print_configuration(const hst_lm_config *c) {
+    printf("vocabulary    %" PRId64 "\n", c->vocabulary);
+    printf("hidden        %" PRId64 "\n", c->hidden);
+    printf("layers        %d\n", c->layers);
+    printf("dropout       %g\n", c->dropout);
+    printf("highway bias  %g\n", c->highway_bias);
+    printf("layer norm    %s\n", c->layer_norm ? "yes" : "no");
+    printf("rescale       %s\n", c->rescale ? "yes" : "no");
+    printf("tied          %s\n", c->tied ? "yes" : "no");
+}
+
+static void print_tensors(const hst_parameters *list) {
+    int width = 0;
+    for (int i = 0; i < hst_parameter_count(list); i++) {
+        int length = (int)strlen(hst_parameter_name(list, i));
+        if (length > width) width = length;
+    }
+    for (int i = 0; i < hst_parameter_count(list); i++) {
+        const hst_tensor *t = hst_parameter_value(list, i);
+        printf("  %-*s  %s (", width, hst_parameter_name(list, i), hst_dtype_name(hst_dtype_of(t)));
+        for (int axis = 0; axis < hst_rank(t); axis++) printf("%s%" PRId64, axis ? ", " : "", hst_dim(t, axis));
+        printf(")\n");
+    }
+}
+
+static int describe_model(hst_context *ctx, const char *path) {
+    hst_lm *model = cli_read_model(ctx, path);
+    if (!model) return cli_failure(ctx, true);
+    const hst_parameters *list = hst_lm_parameters(model);
+    print_configuration(hst_lm_configuration(model));
+    printf("parameters    %" PRId64 "\n", hst_parameter_elements(list));
+    printf("tensors       %d, in memory (rows, columns)\n", hst_parameter_count(list));
+    print_tensors(list);
+    hst_lm_free(model);
+    return CLI_DONE;
+}
+
+static int describe_machine(const hst_context *ctx) {
+    printf("halfstep  %s\n", hst_version());
+    printf("isa       %s (this CPU runs: %s)\n", hst_isa(ctx), hst_isa_names());
+    printf("threads   %d\n", hst_thread_count(ctx));
+    return CLI_DONE;
+}
+
+static int run(const void *values, int count, char **operands) {
+    int code = CLI_DONE;
+    hst_context *ctx = cli_open(values, NULL, NULL, &code);
+    if (!ctx) return code;
+    code = count ? describe_model(ctx, operands[0]) : describe_machine(ctx);
+    hst_close(ctx);
+    return code;
+}
+
+const cli_command cli_info = {
+    "info", "[MODEL]", 0, 1, "what a model holds; without one, version, kernels and threads",
+    "Prints a model's configuration, size and tensors. MODEL is a file, or a run folder (then its model.safetensors). "
+    "Without one it prints the version, the kernels that this CPU runs, and the number of threads.",
+    NULL, sizeof(cli_common), NULL, run};

@@ -1,0 +1,88 @@
+// options.c: the parser over option tables.
+#include "train/cli/options.h"
+
+#include "train/cli/cli.h"
+
+#include <string.h>
+
+enum { MAX_OPTIONS = 64 };
+
+// A command's own table, then the common one.
+typedef struct parser {
+    const char *command;
+    const cli_option *tables[2];
+    void *values;
+    char **next; // the argument after the one at hand, in a list that ends with NULL
+} parser;
+
+static const cli_option *find_long(const parser *p, const char *name, size_t length) {
+    for (int t = 0; t < 2; t++)
+        for (const cli_option *o = p->tables[t]; o && cli_table_goes_on(o); o++)
+            if (o->name && strlen(o->name) == length && strncmp(o->name, name, length) == 0) return o;
+    return NULL;
+}
+
+static const cli_option *find_alias(const parser *p, char alias) {
+    for (int t = 0; t < 2; t++)
+        for (const cli_option *o = p->tables[t]; o && cli_table_goes_on(o); o++)
+            if (o->name && o->alias == alias) return o;
+    return NULL;
+}
+
+static bool refuse_unknown(const parser *p, const char *argument) {
+    const char *names[MAX_OPTIONS + 1];
+    int count = 0;
+    for (int t = 0; t < 2; t++)
+        for (const cli_option *o = p->tables[t]; o && cli_table_goes_on(o) && count < MAX_OPTIONS; o++)
+            if (o->name) names[count++] = o->name;
+    names[count] = NULL;
+    char word[64];
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(argument, "="), argument);
+    const char *nearest = cli_nearest(word + strspn(word, "-"), names);
+    if (nearest) cli_error("%s has no option `%s`; did you mean `--%s`?", p->command, word, nearest);
+    else cli_error("%s has no option `%s`; `halfstep help %s` lists what there is", p->command, word, p->command);
+    return false;
+}
+
+// The value is what followed '=', or else the next argument. One that starts with "--" is taken for a forgotten value.
+static bool take_value(parser *p, const cli_option *o, const char *attached) {
+    char expected[192];
+    cli_describe_type(o, expected, sizeof expected);
+    if (o->type == CLI_FLAG) {
+        if (!attached) return cli_set_value(o, p->values, "");
+        cli_error("--%s takes no value, but was given `%s`", o->name, attached);
+        return false;
+    }
+    const char *value = attached ? attached : *p->next;
+    if (!value || (!attached && strncmp(value, "--", 2) == 0)) {
+        cli_error("--%s needs a value: %s", o->name, expected);
+        return false;
+    }
+    if (!attached) p->next++;
+    if (cli_set_value(o, p->values, value)) return true;
+    cli_error("--%s must be %s, but was given `%s`", o->name, expected, value);
+    return false;
+}
+
+static bool take_option(parser *p, const char *argument) {
+    if (argument[1] == '-') {
+        const char *name = argument + 2, *equals = strchr(name, '=');
+        const cli_option *o = find_long(p, name, equals ? (size_t)(equals - name) : strlen(name));
+        return o ? take_value(p, o, equals ? equals + 1 : NULL) : refuse_unknown(p, argument);
+    }
+    const cli_option *o = find_alias(p, argument[1]);
+    return o ? take_value(p, o, argument[2] ? argument + 2 : NULL) : refuse_unknown(p, argument);
+}
+
+bool cli_parse(const char *command, const cli_option *table, void *values, char **arguments, int *count) {
+    parser p = {command, {table, cli_common_options}, values, arguments};
+    bool options = true; // until "--"
+    *count = 0;
+    while (*p.next) {
+        char *argument = *p.next++;
+        if (options && strcmp(argument, "--") == 0) options = false;
+        else if (!options || argument[0] != '-' || !argument[1]) arguments[(*count)++] = argument;
+        else if (!take_option(&p, argument)) return false;
+    }
+    return true;
+}

@@ -1,0 +1,31 @@
+// signals.c: see signals.h.
+#include "train/cli/signals.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t stop;
+
+static void note(const char *message, size_t length) { (void)!write(STDERR_FILENO, message, length); }
+
+static void on_stop(int number) {
+    static const char message[] = "\nstopping after this step and saving; a second signal leaves at once\n";
+    int saved = errno;
+    if (stop) _exit(128 + number);
+    stop = number;
+    note(message, sizeof message - 1);
+    errno = saved;
+}
+
+void cli_guard_run(void) {
+    static const int numbers[] = {SIGINT, SIGTERM};
+    for (int i = 0; i < 2; i++) {
+        struct sigaction old, action = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
+        sigemptyset(&action.sa_mask);
+        if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) sigaction(numbers[i], &action, NULL);
+    }
+    signal(SIGPIPE, SIG_IGN);
+}
+
+int cli_stop_signal(void) { return stop; }

@@ -1,0 +1,13 @@
+// halfstep.h: all that an application needs. The folders, in the order in which they are read:
+#ifndef HST_HALFSTEP_H
+#define HST_HALFSTEP_H
+
+#include "tensor/tensor.h"     // contexts, dtypes, tensors, views, scopes
+#include "autograd/autograd.h" // gradients
+#include "ops/ops.h"           // operations
+#include "optim/optim.h"       // parameters, optimizers, schedules
+#include "models/models.h"     // the language model, its files, sampling
+#include "data/data.h"         // texts and batches
+#include "train/train.h"       // the trainer
+
+#endif

@@ -1,0 +1,107 @@
+// train.h: the trainer. It plans, steps, evaluates and saves, reports through a callback, and never prints.
+//
+//     hst_train_options o;
+//     hst_train_defaults(&o, sizeof o);
+//     o.steps = 500;
+//     hst_trainer *trainer = hst_trainer_new(ctx, &o, text, held_out);
+//     hst_trainer_run(trainer, "my-run", on_progress, NULL);
+//     ... hst_trainer_model(trainer) ...
+//     hst_trainer_free(trainer);
+#ifndef HST_TRAIN_H
+#define HST_TRAIN_H
+
+#include "data/data.h"
+#include "models/models.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum hst_optimizer_kind { HST_ADAMW, HST_SGD } hst_optimizer_kind;
+
+typedef struct hst_train_options {
+    size_t size; // sizeof(hst_train_options)
+    // the model
+    int64_t hidden; // D, 256
+    int layers;     // N, 4
+    double dropout; // on c between layers and on the output layer's input, 0
+    bool tied;      // output layer = embedding, false
+    // the data
+    int64_t batch;      // B lanes, 16
+    int64_t length;     // L symbols a lane and step, 64
+    double fresh_share; // of the lanes that start a step from an empty state instead of the carried one, 0.2
+    // how long: the first of these that is not 0
+    int64_t steps;  // 0
+    double seconds; // 0: plan for a duration; speed is measured first, on a throw-away copy, and becomes a step count
+    double epochs;  // 5
+    // the optimizer
+    hst_optimizer_kind optimizer; // HST_ADAMW
+    double lr;                    // peak rate, 5e-3
+    double warmup;                // share of the run, 0.02
+    double floor;                 // share of the peak that the cosine ends at, 0.03
+    double clip;                  // limit of the gradient's norm, 1; 0: none
+    double weight_decay;          // on matrices, 0.3
+    double momentum;              // of SGD, 0.9
+    // reports
+    int64_t eval_every; // steps; 0: eight times a run
+    int64_t save_every; // steps; 0: after each evaluation, at most once a minute, and at the end
+    uint64_t seed;      // 1
+} hst_train_options;
+
+HST_API void hst_train_defaults(hst_train_options *options, size_t size);
+
+typedef enum hst_event {
+    HST_EVENT_PLAN, // once, before step 1: steps, parameters
+    HST_EVENT_STEP, // after each step
+    HST_EVENT_EVAL, // after each evaluation
+    HST_EVENT_SAVE, // after each file is in place: path
+    HST_EVENT_END
+} hst_event;
+
+typedef struct hst_progress {
+    hst_event event;
+    int64_t step, steps;      // done, planned
+    int64_t parameters;       // numbers in the model
+    double epoch;             // how often the text has been read
+    double loss;              // nats a symbol, of this step
+    double smooth_loss;       // running mean over about 50 steps
+    double rate;              // learning rate of this step
+    double norm;              // of the gradients before clipping
+    double tokens_per_second; // over the last seconds, evaluations left out
+    double seconds;           // since hst_trainer_run began
+    double validation;        // nats a symbol, of the last evaluation; NaN before the first
+    double best;              // the lowest of them
+    const char *path;         // HST_EVENT_SAVE
+} hst_progress;
+
+typedef struct hst_trainer hst_trainer;
+
+// Makes a model (random weights from options->seed), an optimizer and a stream over `text`. `held_out` may be NULL: no
+// validation. Both corpora must outlive the trainer. NULL after recording an error: a text too small for batch x length,
+// an option out of range.
+HST_API hst_trainer *hst_trainer_new(hst_context *ctx, const hst_train_options *options, const hst_corpus *text,
+                                     const hst_corpus *held_out);
+HST_API void hst_trainer_free(hst_trainer *trainer); // NULL is accepted
+
+// Runs to the end of the plan. Files go to `folder`, which must exist (NULL: none): model.safetensors, the best by validation
+// (without validation, the newest), last.safetensors, the newest, and previous.safetensors, the one before it.
+// `progress` returns false to stop: the run then saves and returns HST_CANCELLED. A loss that is not finite ends it with
+// HST_ERROR_DIVERGED and overwrites nothing.
+HST_API hst_status hst_trainer_run(hst_trainer *trainer, const char *folder,
+                                   bool (*progress)(const hst_progress *progress, void *user), void *user);
+
+// One training step, for programs with a loop of their own. *loss gets nats a symbol.
+HST_API hst_status hst_trainer_step(hst_trainer *trainer, double *loss);
+
+HST_API hst_lm *hst_trainer_model(hst_trainer *trainer);                 // owned by the trainer
+HST_API const hst_train_options *hst_trainer_options(hst_trainer *trainer); // steps is filled in once planned
+
+// The model's loss on bytes[count], each predicted from those before it: count - 1 predictions. reset 0: one state carried
+// through; reset N: an empty state every N predictions. *nats gets the mean, natural logarithm.
+HST_API hst_status hst_lm_evaluate(const hst_lm *model, const uint8_t *bytes, int64_t count, int64_t reset,
+                                   double *nats);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
