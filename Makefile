@@ -14,9 +14,10 @@ LIBS     := -lm -pthread
 MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 ISAS    := portable $(if $(filter x86_64,$(MACHINE)),avx2 avx512)
 
-ISA_portable := -O3
-ISA_avx2     := -O3 -mavx2 -mfma -mf16c
-ISA_avx512   := -O3 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
+KERNEL_OPTIMIZE ?= -O3
+ISA_portable :=
+ISA_avx2     := -mavx2 -mfma -mf16c
+ISA_avx512   := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
 
 ifeq ($(REAL),double)
 FLAGS += -DHST_REAL_DOUBLE
@@ -29,7 +30,7 @@ SOURCES := $(wildcard tensor/*.c autograd/*.c ops/*.c amp/*.c optim/*.c models/*
 OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(foreach isa,$(ISAS),$(KERNELS:%.c=$(BUILD)/%.$(isa).o))
 COMMAND := $(patsubst %.c,$(BUILD)/%.o,$(wildcard train/cli/*.c))
 
-.PHONY: all help demo deps test check bench clean
+.PHONY: all help demo deps test check bench fixtures crosscheck clean
 all: $(BUILD)/halfstep $(BUILD)/libhalfstep.a $(BUILD)/libhalfstep.so ## the command and the library (default)
 
 help: ## this list
@@ -44,7 +45,7 @@ define isa_rule
 $(BUILD)/%.$(1).o: %.c
 	@mkdir -p $$(@D)
 	$$(if $$(V),,@echo "  CC  $$<  ($(1))")
-	$$(Q)$$(CC) $$(FLAGS) $$(CFLAGS) $$(ISA_$(1)) -DHST_ISA=$(1) -c $$< -o $$@
+	$$(Q)$$(CC) $$(FLAGS) $$(CFLAGS) $$(KERNEL_OPTIMIZE) $$(ISA_$(1)) -DHST_ISA=$(1) -c $$< -o $$@
 endef
 $(foreach isa,$(ISAS),$(eval $(call isa_rule,$(isa))))
 
@@ -100,6 +101,13 @@ bench: $(BUILD)/tests/bench/bench ## products and training steps, beside what th
 
 $(BUILD)/tests/bench/bench: $(BUILD)/tests/bench/bench.o $(BUILD)/libhalfstep.a
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+fixtures: ## makes tests/fixtures anew with the Python packages (network, a minute)
+	$(PYTHON) -B tests/fixtures/make_sru.py
+	$(PYTHON) -B tests/fixtures/make_torch.py
+
+crosscheck: $(BUILD)/libhalfstep.so ## files of ours in the `sru` package, and files of its in ours (network)
+	$(PYTHON) -B tests/fixtures/check_upstream.py $<
 
 clean: ## removes $(BUILD)
 	rm -rf $(BUILD)

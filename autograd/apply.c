@@ -21,6 +21,8 @@ static bool check_arguments(hst_context *ctx, const hst_op *op, hst_tensor *cons
             hst_fail(in[i]->ctx, HST_ERROR_STATE, "%s: argument %s was used in another context", op->name, op->inputs[i]);
         }
     }
+    if (ctx->status == HST_OK && !op->backward && hst_wants_gradient(op, in))
+        hst_fail(ctx, HST_ERROR_UNSUPPORTED, "%s: has no gradient, and an argument wants one; hst_detach makes it a constant", op->name);
     return ctx->status == HST_OK;
 }
 

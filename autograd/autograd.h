@@ -50,7 +50,8 @@ HST_API void hst_anomaly_mode(hst_context *ctx, bool on);
 // Compares the gradients of f with central differences. f computes a tensor of any shape from the `count` floating-point
 // leaves x, deterministically; the objective is the sum of its elements times fixed pseudo-random weights. *error gets
 // the largest over the leaves of |analytic - numeric| / max(|analytic|, |numeric|, 1e-3) in the 2-norm. Meant for the double
-// build (make REAL=double), where 1e-7 is the bar; in fp32 expect 1e-2.
+// build (make REAL=double), where 1e-7 is the bar; in fp32 expect 1e-2. The leaves are contiguous; they get new gradient
+// buffers.
 HST_API hst_status hst_gradcheck(hst_context *ctx, hst_tensor *(*f)(hst_context *ctx, hst_tensor *const *x, void *user),
                                  void *user, int count, hst_tensor *const *x, double *error);
 

@@ -50,7 +50,6 @@ static bool check_node(const pass *p, const hst_node *node) {
     const hst_op *op = node->call.op;
     if (node->used)
         return hst_fail(p->ctx, HST_ERROR_STATE, "hst_backward: %s was used up by an earlier hst_backward; hst_backward_keeping leaves the tape in place", op->name), false;
-    if (!op->backward) return hst_fail(p->ctx, HST_ERROR_UNSUPPORTED, "hst_backward: %s has no gradient", op->name), false;
     for (int i = 0; i < HST_MAX_INPUTS; i++)
         if (node->call.in[i] && node->call.in[i]->storage->version != node->in_version[i])
             return hst_fail(p->ctx, HST_ERROR_STATE, "hst_backward: argument %s of %s was changed in place after it was used", op->inputs[i], op->name), false;
@@ -78,6 +77,7 @@ static bool choose_target(pass *p, const hst_node *node, int k, hst_gradient *dx
     const hst_origin *from = &node->from[k];
     if (from->leaf) {
         hst_tensor *leaf = from->leaf;
+        if (!leaf->grad) return true; // taken away since the call was recorded
         bool first = leaf->pass != p->tape->pass;
         *dx = (hst_gradient){first ? (hst_request)leaf->request : HST_ADD, leaf->grad};
         leaf->pass = p->tape->pass;
@@ -118,12 +118,14 @@ static bool visit(pass *p, int i) {
     if (!check_node(p, node)) return false;
     for (int o = 0; o < HST_MAX_OUTPUTS; o++)
         if (!finish_output(p, i, o, &dy[o])) return false;
+    bool wanted = false;
     for (int k = 0; k < HST_MAX_INPUTS; k++) {
         if (!choose_target(p, node, k, &dx[k])) return false;
         shared[k] = separate(p, dx, k);
         if (dx[k].request != HST_NULL && !dx[k].into) return false;
+        wanted |= dx[k].request != HST_NULL;
     }
-    if (!node->call.op->backward(&node->call, dy, dx)) return false;
+    if (wanted && !node->call.op->backward(&node->call, dy, dx)) return false;
     for (int k = 0; k < HST_MAX_INPUTS; k++)
         if (shared[k] && !hst_copy_tensor(shared[k], dx[k].into, true)) return false;
     if (p->ctx->anomaly) check_for_nan(p, node, dy, dx);
@@ -152,13 +154,13 @@ static bool run(pass *p, int count, hst_tensor *const *y, hst_tensor *const *dy)
 }
 
 static hst_status backward(hst_context *ctx, int count, hst_tensor *const *y, hst_tensor *const *dy, bool keeping) {
-    static hst_tape nothing; // never written: a context that has recorded nothing
-    pass p = {.ctx = ctx, .tape = ctx->tape ? ctx->tape : &nothing, .keeping = keeping};
     if (ctx->status != HST_OK) return ctx->status;
+    if (!ctx->tape) return hst_fail(ctx, HST_ERROR_STATE, "hst_backward: nothing was recorded; no argument of any operation wanted a gradient");
+    pass p = {.ctx = ctx, .tape = ctx->tape, .keeping = keeping};
     size_t bytes = ((size_t)p.tape->count + 1) * sizeof *p.outputs;
     if (!(p.outputs = hst_workspace(ctx, bytes))) return ctx->status;
     memset(p.outputs, 0, bytes);
-    if (ctx->tape) ctx->tape->pass++;
+    p.tape->pass++;
     ctx->no_grad++;
     int nodes = p.tape->count;
     run(&p, count, y, dy);
@@ -166,7 +168,7 @@ static hst_status backward(hst_context *ctx, int count, hst_tensor *const *y, hs
     for (int i = 0; i < nodes; i++)
         for (int o = 0; o < HST_MAX_OUTPUTS; o++) hst_unretain(p.outputs[i][o].sum); // only after an error
     hst_workspace_free(ctx, p.outputs);
-    if (ctx->tape) hst_forget_used(ctx);
+    hst_forget_used(ctx);
     return ctx->status;
 }
 

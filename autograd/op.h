@@ -1,8 +1,8 @@
 // op.h: how an operation is made. One file in ops/ holds an hst_op record and its public function; the record is the
 // only thing that the dispatcher, the tape, the documentation and the sweeps of the tests know about it.
 //
-// Dispatch (hst_apply): arguments and contexts checked -> shape rule -> cast class, if a region is active -> outputs
-// allocated -> forward -> recorded, if an argument wants a gradient.
+// Dispatch (hst_apply): arguments and contexts checked -> shape rule -> outputs allocated -> forward -> recorded, if an
+// argument wants a gradient. An operation without a backward refuses there, not later.
 #ifndef HST_OP_H
 #define HST_OP_H
 
@@ -12,7 +12,7 @@
 
 enum { HST_MAX_INPUTS = 7, HST_MAX_OUTPUTS = 2, HST_MAX_SAVED = 2, HST_MAX_ATTRIBUTES = 80 };
 
-// What an autocast region does to an operation; amp/ gives the classes their meaning.
+// What mixed precision may do to an operation; amp/README.md says what the classes mean.
 typedef enum hst_cast_class {
     HST_CAST_NONE,  // runs in the dtypes it is given
     HST_CAST_LOWER, // in the region's 16-bit type

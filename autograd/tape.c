@@ -44,11 +44,14 @@ hst_status hst_no_grad_end(hst_context *ctx) {
 
 void hst_anomaly_mode(hst_context *ctx, bool on) { ctx->anomaly = on; }
 
-bool hst_has_nan(const hst_tensor *t) {
-    if (!t || !hst_is_float(t->dtype) || !hst_is_contiguous(t)) return false;
-    for (int64_t i = 0, n = hst_count(t); i < n; i++)
-        if (isnan(hst_load(hst_source_of(t), i))) return true;
-    return false;
+bool hst_has_nan(hst_tensor *t) {
+    bool found = false;
+    if (!t || !hst_is_float(t->dtype)) return false;
+    hst_scope_begin(t->ctx);
+    hst_tensor *c = hst_contiguous(t);
+    for (int64_t i = 0, n = c ? hst_count(c) : 0; i < n && !found; i++) found = isnan(hst_load(hst_source_of(c), i));
+    hst_scope_end(t->ctx, NULL);
+    return found;
 }
 
 // ---- nodes ----

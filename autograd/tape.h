@@ -39,6 +39,6 @@ int hst_node_index(const hst_tape *tape, uint64_t id);      // in tape->nodes, o
 void hst_let_go(hst_node *node);                            // of everything it saved
 void hst_forget_used(hst_context *ctx);                     // nodes at the tape's end that backward has used up
 
-bool hst_has_nan(const hst_tensor *t); // for the anomaly mode; NULL has none
+bool hst_has_nan(hst_tensor *t); // for the anomaly mode; NULL has none
 
 #endif

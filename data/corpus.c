@@ -210,7 +210,8 @@ hst_corpus *hst_corpus_split(hst_corpus *corpus, double share) {
     }
     hst_corpus *last = hst_corpus_new(corpus->ctx);
     size_t stay = (size_t)floor((double)corpus->size * (1 - share));
-    if (last && hst_corpus_add_bytes(last, corpus->bytes + stay, corpus->size - stay) == HST_OK) {
+    const uint8_t *end = stay < corpus->size ? corpus->bytes + stay : NULL;
+    if (last && hst_corpus_add_bytes(last, end, corpus->size - stay) == HST_OK) {
         corpus->size = stay;
         return last;
     }

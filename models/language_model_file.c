@@ -24,6 +24,12 @@ static void write_config(const hst_lm_config *c, char text[MAX_CONFIG]) {
     hst_json_put_close(&out, '}');
 }
 
+// A size from a file; one that is far too large stays so, and check_sizes refuses it.
+static int64_t read_size(hst_json *in) {
+    uint64_t size = hst_json_unsigned(in);
+    return size < INT32_MAX ? (int64_t)size : INT32_MAX;
+}
+
 static bool read_config(hst_context *ctx, const char *path, const char *metadata, hst_lm_config *c) {
     char text[MAX_CONFIG], problem[HST_JSON_PROBLEM];
     if (!metadata || strlen(metadata) >= sizeof text) {
@@ -35,9 +41,9 @@ static bool read_config(hst_context *ctx, const char *path, const char *metadata
     hst_json in = hst_json_open(text, strlen(text));
     hst_json_enter(&in, '{');
     while (hst_json_next(&in)) {
-        if (!strcmp(in.key, "vocabulary")) c->vocabulary = (int64_t)(hst_json_unsigned(&in) & INT32_MAX);
-        else if (!strcmp(in.key, "hidden")) c->hidden = (int64_t)(hst_json_unsigned(&in) & INT32_MAX);
-        else if (!strcmp(in.key, "layers")) c->layers = (int)(hst_json_unsigned(&in) & INT32_MAX);
+        if (!strcmp(in.key, "vocabulary")) c->vocabulary = read_size(&in);
+        else if (!strcmp(in.key, "hidden")) c->hidden = read_size(&in);
+        else if (!strcmp(in.key, "layers")) c->layers = (int)read_size(&in);
         else if (!strcmp(in.key, "dropout")) c->dropout = hst_json_number(&in);
         else if (!strcmp(in.key, "highway_bias")) c->highway_bias = hst_json_number(&in);
         else if (!strcmp(in.key, "layer_norm")) c->layer_norm = hst_json_boolean(&in);

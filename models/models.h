@@ -28,7 +28,7 @@ typedef struct hst_sru_config {
 
 typedef struct hst_sru hst_sru;
 
-// Adds its parameters to `list` with names that start with `prefix` ("rnn."), initialised as SRU 2.x does. Free with
+// Adds its parameters to `list` with names that start with `prefix` ("rnn."), initialised much as SRU 2.x does (sru.c). Free with
 // hst_sru_free; the parameters stay with the list.
 HST_API hst_sru *hst_sru_new(hst_parameters *list, const char *prefix, const hst_sru_config *config);
 HST_API void hst_sru_free(hst_sru *sru); // NULL is accepted

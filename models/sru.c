@@ -21,14 +21,19 @@ static void scale_plane(hst_tensor *weight, int64_t d, int m, double factor) {
         for (int64_t j = m * d; j < (m + 1) * d; j++) w[i * columns + j] *= (hst_real)factor;
 }
 
+// Dropout acts on c in every layer but the last.
+static double dropout_of(const hst_sru *sru, int i) { return i + 1 < sru->config.layers ? sru->config.dropout : 0; }
+
 // The initial values of SRU 2.x: uniform with variance 1 / in; the candidate smaller where dropout will enlarge it, the
-// gates' planes with half the variance, the skip plane as large as x' would be.
-static hst_tensor *initial_weight(const hst_sru *sru, const hst_sru_layer *layer, int64_t in) {
+// gates' planes with half the variance, the skip plane as large as x' would be. (With layer norm that package also
+// divides all by ten, which learns more slowly here.)
+static hst_tensor *initial_weight(const hst_sru *sru, int i, int64_t in) {
+    const hst_sru_layer *layer = &sru->layers[i];
     const hst_sru_config *c = &sru->config;
     double bound = sqrt(3.0 / (double)in);
     hst_tensor *w = hst_uniform(sru->ctx, HST_F32, HST_SHAPE(in, layer->k * c->hidden), -bound, bound);
     if (!w) return NULL;
-    scale_plane(w, c->hidden, 0, sqrt(1 - c->dropout));
+    scale_plane(w, c->hidden, 0, sqrt(1 - dropout_of(sru, i)));
     scale_plane(w, c->hidden, 1, sqrt(0.5));
     scale_plane(w, c->hidden, 2, sqrt(0.5));
     if (layer->k == 4 && c->rescale) scale_plane(w, c->hidden, 3, sqrt(1 + 2 * exp(c->highway_bias)));
@@ -50,7 +55,7 @@ static void make_layer(hst_sru *sru, hst_parameters *list, const char *prefix, i
     layer->k = in == c->hidden ? 3 : 4;
     layer->scale_x = c->rescale ? sqrt(1 + 2 * exp(c->highway_bias)) : 1;
     double bound = sqrt(1.5);
-    layer->weight = add(list, prefix, i, "weight", initial_weight(sru, layer, in));
+    layer->weight = add(list, prefix, i, "weight", initial_weight(sru, i, in));
     layer->weight_c = add(list, prefix, i, "weight_c", hst_uniform(sru->ctx, HST_F32, HST_SHAPE(2 * c->hidden), -bound, bound));
     layer->bias = add(list, prefix, i, "bias", initial_bias(sru));
     if (!c->layer_norm) return;
@@ -118,8 +123,8 @@ static hst_tensor *layer_forward(const hst_sru *sru, int i, hst_tensor *x, hst_t
     hst_scope_begin(sru->ctx);
     hst_tensor *n = config->layer_norm ? hst_layer_norm(x, layer->norm_gain, layer->norm_bias, NORM_EPS) : x;
     hst_tensor *u = hst_matmul(n, layer->weight), *mask = NULL, *c = NULL;
-    if (u && training && config->dropout > 0 && i + 1 < config->layers)
-        mask = hst_dropout(hst_full(sru->ctx, HST_F32, HST_SHAPE(u->shape[1], config->hidden), 1), config->dropout);
+    if (u && training && dropout_of(sru, i) > 0)
+        mask = hst_dropout(hst_full(sru->ctx, HST_F32, HST_SHAPE(u->shape[1], config->hidden), 1), dropout_of(sru, i));
     hst_recurrence options = {layer->k, layer->scale_x};
     hst_tensor *h = hst_sru_recurrence(u, layer->k == 3 ? x : NULL, layer->weight_c, layer->bias, state_of(c0, i), mask, pad, options, &c);
     if (h && c_last) hst_copy_tensor(state_of(c_last, i), c, false);

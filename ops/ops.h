@@ -55,7 +55,8 @@ HST_API hst_tensor *hst_mean(hst_tensor *x);
 HST_API hst_tensor *hst_cross_entropy(hst_tensor *logits, hst_tensor *targets);
 HST_API hst_tensor *hst_token_losses(hst_tensor *logits, hst_tensor *targets);
 
-// Views: the same storage, no copies. One extent of hst_reshape may be -1 (what is left); the tensor must be contiguous.
+// Views: the same storage, no copies. One extent of hst_reshape may be -1 (what is left); a strided view is refused (hst_cast to
+// its own dtype makes a contiguous copy).
 HST_API hst_tensor *hst_reshape(hst_tensor *x, int rank, const int64_t *shape);
 HST_API hst_tensor *hst_slice(hst_tensor *x, int axis, int64_t start, int64_t end); // [start, end)
 HST_API hst_tensor *hst_transpose(hst_tensor *x, int axis0, int axis1);

@@ -7,21 +7,35 @@
 
 typedef struct { int rank; int64_t shape[HST_MAX_RANK]; } reshape_attributes;
 
+// The new extents, of which one may be -1: what is left. False if they do not hold `count` elements.
+static bool fit(const reshape_attributes *a, int64_t count, int64_t *shape) {
+    int64_t known = 1;
+    int open = -1;
+    for (int i = 0; i < a->rank; i++) {
+        shape[i] = a->shape[i];
+        if (shape[i] == -1 && open < 0) open = i;
+        else if (shape[i] < 0 || __builtin_mul_overflow(known, shape[i], &known)) return false;
+    }
+    if (open < 0) return known == count;
+    if (known == 0 || count % known != 0) return false; // 0: any extent would do
+    shape[open] = count / known;
+    return true;
+}
+
 static bool reshape_shape(hst_call *call, hst_type *out) {
     const reshape_attributes *a = (const void *)call->attributes;
-    int64_t count = hst_count(call->in[0]), known = 1;
-    int open = -1, opens = 0;
-    out[0] = (hst_type){.dtype = call->in[0]->dtype, .rank = a->rank};
-    for (int i = 0; i < a->rank; i++) {
-        out[0].shape[i] = a->shape[i];
-        if (a->shape[i] == -1) open = i, opens++;
-        else known *= a->shape[i];
+    const hst_tensor *x = call->in[0];
+    char have[64], want[64];
+    if (!hst_is_contiguous(x)) {
+        hst_fail(call->ctx, HST_ERROR_SHAPE, "reshape: %s is a strided view; hst_cast to its own dtype makes a contiguous copy", hst_describe(x, have));
+        return false;
     }
-    if (opens == 1 && known > 0) out[0].shape[open] = count / known, known *= count / known;
-    if (known == count && opens <= 1) return true;
-    char text[64];
-    hst_fail(call->ctx, HST_ERROR_SHAPE, "reshape: %s has %lld elements, the new shape %lld%s", hst_describe(call->in[0], text),
-             (long long)count, (long long)known, opens > 1 ? " and more than one -1" : "");
+    out[0] = (hst_type){.dtype = x->dtype, .rank = a->rank};
+    if (fit(a, hst_count(x), out[0].shape)) return true;
+    hst_tensor wanted = {.dtype = x->dtype, .rank = a->rank};
+    memcpy(wanted.shape, a->shape, sizeof a->shape);
+    hst_fail(call->ctx, HST_ERROR_SHAPE, "reshape: %s does not fit %s; the product of the extents must be the same; one extent may be -1",
+             hst_describe(x, have), strchr(hst_describe(&wanted, want), '('));
     return false;
 }
 
@@ -38,7 +52,7 @@ static bool reshape_backward(hst_call *call, hst_tensor *const *dy, const hst_gr
 }
 
 const hst_op hst_op_reshape = {
-    .name = "reshape", .inputs = {"x"}, .outputs = {"y"}, .cast = HST_CAST_NONE, .shape = reshape_shape, .view = reshape_view, .backward = reshape_backward,
+    .name = "reshape", .inputs = {"x"}, .outputs = {"y"}, .cast = HST_CAST_NONE, .takes_strides = true, .shape = reshape_shape, .view = reshape_view, .backward = reshape_backward,
 };
 
 hst_tensor *hst_reshape(hst_tensor *x, int rank, const int64_t *shape) {

@@ -34,7 +34,7 @@ HST_API hst_context *hst_parameters_context(const hst_parameters *list);
 // The 2-norm of all gradients together, summed in double. NaN or infinite where a gradient is.
 HST_API double hst_gradient_norm(const hst_parameters *list);
 
-// What gradients must be multiplied by so that their norm is at most `limit`: min(1, limit / norm). limit <= 0: 1.
+// What gradients must be multiplied by so that their norm is at most `limit`: min(1, limit / norm); NaN for NaN. limit <= 0: 1.
 HST_API double hst_clip_factor(double norm, double limit);
 
 // ---- optimizers ----
@@ -49,7 +49,7 @@ static inline hst_adamw_options hst_adamw_defaults(void) {
 typedef struct hst_sgd_options { double momentum, decay; } hst_sgd_options;
 
 // AdamW (Loshchilov & Hutter 2019), decay decoupled and times the rate; SGD with optional momentum, decay in the gradient. The
-// list must outlive the optimizer. NULL after recording an error.
+// list must outlive the optimizer and get no further parameters. NULL after recording an error.
 HST_API hst_optimizer *hst_adamw(hst_parameters *list, hst_adamw_options options);
 HST_API hst_optimizer *hst_sgd(hst_parameters *list, hst_sgd_options options);
 HST_API void hst_optimizer_free(hst_optimizer *optimizer); // NULL is accepted

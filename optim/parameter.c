@@ -77,4 +77,4 @@ double hst_gradient_norm(const hst_parameters *list) {
     return sqrt(total);
 }
 
-double hst_clip_factor(double norm, double limit) { return limit > 0 && norm > limit ? limit / norm : 1; }
+double hst_clip_factor(double norm, double limit) { return limit > 0 && !(norm <= limit) ? limit / norm : 1; }

@@ -15,10 +15,10 @@ static void open_parts(hst_context *ctx) {
         ctx->backend = hst_cpu_backend(NULL);
     }
     int threads = o->threads > 0 ? o->threads : hst_threads_default();
-    ctx->threads = hst_threads_open(threads);
+    ctx->threads = hst_threads_open(ctx->pool, threads);
     if (!ctx->threads) {
         hst_fail(ctx, HST_ERROR_MEMORY, "hst_open: %d threads could not be started; fewer may be possible", threads);
-        ctx->threads = hst_threads_open(1);
+        ctx->threads = hst_threads_open(ctx->pool, 1);
     }
 }
 
@@ -111,6 +111,11 @@ hst_tensor *hst_scope_end(hst_context *ctx, hst_tensor *result) {
     if (ctx->depth == 0) {
         hst_fail(ctx, HST_ERROR_STATE, "hst_scope_end: no scope is open; each end needs its hst_scope_begin");
         return NULL;
+    }
+    if (result && result->ctx != ctx) {
+        hst_fail(ctx, HST_ERROR_STATE, "hst_scope_end: the result belongs to another context");
+        hst_fail(result->ctx, HST_ERROR_STATE, "hst_scope_end: a tensor was given as the result of another context's scope");
+        result = NULL;
     }
     if (ctx->scope_ended) ctx->scope_ended(ctx, result);
     if (result) move_out(ctx, result);

@@ -24,7 +24,7 @@ struct hst_tensor {
     hst_dtype dtype;
     int rank;
     int64_t shape[HST_MAX_RANK], stride[HST_MAX_RANK], offset; // in elements
-    int references;              // one by its scope, one by each hst_keep, one by each node and view that needs it
+    int references;              // one by its scope, one by each hst_keep, one by each node that needs it
     int keeps;                   // how many of them are the program's
     hst_tensor *previous, *next; // all tensors of the context
     hst_tensor *scope_next;      // in the scope that owns it
@@ -79,7 +79,7 @@ void hst_free(hst_context *ctx, void *memory);
 void hst_log(hst_context *ctx, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 // ---- threads.c ----
-hst_threads *hst_threads_open(int count); // NULL: could not be started
+hst_threads *hst_threads_open(hst_pool *pool, int count); // NULL: could not be started
 void hst_threads_close(hst_threads *team);
 int hst_threads_count(const hst_threads *team);
 int hst_threads_default(void); // CPU affinity and the cgroup's quota

@@ -29,7 +29,8 @@ enum { EDGE = 3 }; // elements shown at each end of an axis that is longer than 
 static void put_axis(writer *w, const hst_tensor *t, int axis, int64_t position) {
     if (axis == t->rank) {
         char number[32];
-        hst_format_number(number, hst_load((hst_source){hst_raw(t), t->dtype}, position), 6);
+        int digits = t->dtype == HST_I32 || t->dtype == HST_I64 ? 19 : 6; // integers in full
+        hst_format_number(number, hst_load((hst_source){hst_raw(t), t->dtype}, position), digits);
         put(w, number);
         return;
     }

@@ -74,13 +74,16 @@ static bool check_new(hst_context *ctx, hst_dtype dtype, int rank, const int64_t
                  HST_DTYPES - 1, HST_MAX_RANK);
         return false;
     }
-    size_t total = hst_dtype_size(dtype);
-    for (int i = 0; i < rank; i++)
-        if (shape[i] < 0 || __builtin_mul_overflow(total, (size_t)shape[i], &total) || total > (size_t)1 << 52) {
+    size_t total = hst_dtype_size(dtype); // of the extents that are not 0: the strides have to fit too
+    bool empty = false;
+    for (int i = 0; i < rank; i++) {
+        empty |= shape[i] == 0;
+        if (shape[i] < 0 || __builtin_mul_overflow(total, shape[i] ? (size_t)shape[i] : 1, &total) || total > (size_t)1 << 52) {
             hst_fail(ctx, HST_ERROR_SHAPE, "a tensor with extent %lld at axis %d: negative, or too large together", (long long)shape[i], i);
             return false;
         }
-    *bytes = total;
+    }
+    *bytes = empty ? 0 : total;
     return true;
 }
 
@@ -89,8 +92,8 @@ static hst_tensor *new_tensor(hst_context *ctx, hst_dtype dtype, int rank, const
     if (!check_new(ctx, dtype, rank, shape, &bytes)) return NULL;
     hst_storage *s = hst_allocate(ctx, sizeof *s, ctx->category);
     void *data = storage.adopted ? storage.data : s ? hst_allocate(ctx, bytes, ctx->category) : NULL;
-    hst_tensor *t = data || storage.adopted ? new_header(ctx, dtype, rank, shape) : NULL;
-    if (!s || !t) {
+    hst_tensor *t = s && (data || storage.adopted) ? new_header(ctx, dtype, rank, shape) : NULL;
+    if (!t) {
         if (!storage.adopted) hst_free(ctx, data);
         hst_free(ctx, s);
         return NULL;
@@ -151,8 +154,8 @@ hst_dtype hst_dtype_of(const hst_tensor *t) { return t->dtype; }
 int hst_rank(const hst_tensor *t) { return t->rank; }
 
 int64_t hst_dim(const hst_tensor *t, int axis) {
-    if (axis < 0) axis += t->rank;
-    if (axis >= 0 && axis < t->rank) return t->shape[axis];
+    int i = axis < 0 ? axis + t->rank : axis;
+    if (i >= 0 && i < t->rank) return t->shape[i];
     hst_fail(t->ctx, HST_ERROR_VALUE, "hst_dim: axis %d of a tensor of rank %d", axis, t->rank);
     return 0;
 }
@@ -164,13 +167,17 @@ int64_t hst_count(const hst_tensor *t) {
 }
 
 bool hst_is_contiguous(const hst_tensor *t) {
+    bool contiguous = true;
     int64_t stride = 1;
-    for (int i = t->rank - 1; i >= 0; stride *= t->shape[i--])
-        if (t->shape[i] > 1 && t->stride[i] != stride) return false;
-    return true;
+    for (int i = t->rank - 1; i >= 0; stride *= t->shape[i--]) {
+        if (t->shape[i] == 0) return true; // no elements
+        if (t->shape[i] > 1 && t->stride[i] != stride) contiguous = false;
+    }
+    return contiguous;
 }
 
 const void *hst_data(const hst_tensor *t) {
+    if (!t) return NULL;
     if (hst_is_contiguous(t)) return hst_raw(t);
     hst_fail(t->ctx, HST_ERROR_SHAPE, "hst_data: the elements of this view do not lie side by side; hst_copy_out copies them");
     return NULL;
@@ -184,7 +191,7 @@ void *hst_mutable_data(hst_tensor *t) {
 
 double hst_item(const hst_tensor *t, const int64_t *index) {
     int64_t position = 0;
-    for (int i = 0; i < t->rank; i++) {
+    for (int i = 0; t && i < t->rank; i++) {
         int64_t at = index ? index[i] : 0;
         if (at < 0 || at >= t->shape[i]) {
             hst_fail(t->ctx, HST_ERROR_VALUE, "hst_item: index %lld at axis %d, whose extent is %lld", (long long)at, i, (long long)t->shape[i]);
@@ -192,7 +199,7 @@ double hst_item(const hst_tensor *t, const int64_t *index) {
         }
         position += at * t->stride[i];
     }
-    return hst_load((hst_source){hst_raw(t), t->dtype}, position);
+    return t ? hst_load((hst_source){hst_raw(t), t->dtype}, position) : 0;
 }
 
 // ---- copying ----
@@ -240,6 +247,7 @@ static void array_header(hst_tensor *header, hst_storage *storage, const hst_ten
 }
 
 hst_status hst_copy_out(const hst_tensor *t, hst_dtype dtype, void *array) {
+    if (!t) return HST_ERROR_STATE;
     if (t->ctx->status != HST_OK) return t->ctx->status;
     hst_tensor header;
     hst_storage storage;
@@ -249,6 +257,7 @@ hst_status hst_copy_out(const hst_tensor *t, hst_dtype dtype, void *array) {
 }
 
 hst_status hst_copy_in(hst_tensor *t, hst_dtype dtype, const void *array) {
+    if (!t) return HST_ERROR_STATE;
     if (t->ctx->status != HST_OK) return t->ctx->status;
     hst_tensor header;
     hst_storage storage;

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #ifdef __cplusplus
+#include <initializer_list>
 extern "C" {
 #endif
 
@@ -120,8 +121,14 @@ HST_API float hst_from_bf16(uint16_t bits);
 
 enum { HST_MAX_RANK = 8 };
 
+// Rank and extents in one: hst_zeros(ctx, HST_F32, HST_SHAPE(2, 3)).
+#ifdef __cplusplus
+#define HST_SHAPE(...) \
+    ((int)std::initializer_list<int64_t>{__VA_ARGS__}.size()), (std::initializer_list<int64_t>{__VA_ARGS__}.begin())
+#else
 #define HST_SHAPE(...) \
     ((int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))), ((const int64_t[]){__VA_ARGS__})
+#endif
 #define HST_SCALAR 0, NULL
 
 HST_API hst_tensor *hst_empty(hst_context *ctx, hst_dtype dtype, int rank, const int64_t *shape); // uninitialised
@@ -147,6 +154,9 @@ HST_API int hst_rank(const hst_tensor *t);
 HST_API int64_t hst_dim(const hst_tensor *t, int axis); // negative axes count from the end
 HST_API int64_t hst_count(const hst_tensor *t);         // elements
 HST_API bool hst_is_contiguous(const hst_tensor *t);
+
+// Reading and writing elements. All take NULL, the tensor of an operation that failed: then they do nothing and return
+// HST_ERROR_STATE, 0 or NULL.
 
 // Copies all elements to or from a plain row-major array of dtype `dtype`, converting. Writing bumps the version.
 HST_API hst_status hst_copy_out(const hst_tensor *t, hst_dtype dtype, void *array);

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include "tensor/context.h"
 
@@ -13,7 +12,8 @@
 enum { SPINS = 4000, MAX_THREADS = 256 };
 
 struct hst_threads {
-    int count; // workers + the caller
+    hst_pool *pool; // where this struct comes from
+    int count;      // workers + the caller
     pthread_t workers[MAX_THREADS];
     pthread_mutex_t mutex;
     pthread_cond_t wake;
@@ -96,12 +96,14 @@ void hst_threads_close(hst_threads *team) {
     for (int i = 1; i < team->count; i++) pthread_join(team->workers[i], NULL);
     pthread_cond_destroy(&team->wake);
     pthread_mutex_destroy(&team->mutex);
-    free(team);
+    hst_pool_free(team->pool, team);
 }
 
-hst_threads *hst_threads_open(int count) {
-    hst_threads *team = calloc(1, sizeof *team);
+hst_threads *hst_threads_open(hst_pool *pool, int count) {
+    hst_threads *team = hst_pool_allocate(pool, sizeof *team, HST_WORKSPACE);
     if (!team) return NULL;
+    memset(team, 0, sizeof *team);
+    team->pool = pool;
     pthread_mutex_init(&team->mutex, NULL);
     pthread_cond_init(&team->wake, NULL);
     if (count > MAX_THREADS) count = MAX_THREADS;

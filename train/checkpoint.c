@@ -62,12 +62,14 @@ static hst_status write_checkpoint(hst_trainer *t, const char *path) {
 }
 
 hst_status hst_trainer_save_last(hst_trainer *t, const char *folder, char *path, size_t path_size) {
-    char previous[4096];
+    char next[4096], previous[4096]; // written completely before the older ones move
+    snprintf(next, sizeof next, "%s/next.safetensors", folder);
     snprintf(previous, sizeof previous, "%s/previous.safetensors", folder);
     snprintf(path, path_size, "%s/last.safetensors", folder);
-    if (rename(path, previous) && errno != ENOENT)
-        return hst_fail(t->ctx, HST_ERROR_IO, "%s: %s; the newest checkpoint could not become the previous one", previous, strerror(errno));
-    return write_checkpoint(t, path);
+    if (write_checkpoint(t, next) != HST_OK) return t->ctx->status;
+    if ((rename(path, previous) && errno != ENOENT) || rename(next, path))
+        return hst_fail(t->ctx, HST_ERROR_IO, "%s: %s; the new checkpoint is %s", path, strerror(errno), next);
+    return HST_OK;
 }
 
 hst_status hst_trainer_save_best(hst_trainer *t, const char *folder, char *path, size_t path_size) {

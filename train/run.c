@@ -67,11 +67,7 @@ static bool measure(run *r, int64_t *steps) {
 
 static bool plan(run *r) {
     hst_train_options *o = &r->t->options;
-    if (o->steps == 0 && o->seconds > 0) {
-        if (!measure(r, &o->steps)) return false;
-    } else if (o->steps == 0) {
-        o->steps = (int64_t)ceil(o->epochs * (double)hst_stream_epoch_batches(r->t->stream));
-    }
+    if (o->steps == 0 && !measure(r, &o->steps)) return false;
     r->eval_every = o->eval_every > 0 ? o->eval_every : (o->steps + EVALUATIONS - 1) / EVALUATIONS;
     report(r, HST_EVENT_PLAN, NULL);
     return true;

@@ -31,7 +31,7 @@ typedef struct hst_train_options {
     int64_t length;     // L symbols a lane and step, 64
     double fresh_share; // of the lanes that start a step from an empty state instead of the carried one, 0.2
     // how long: the first of these that is not 0
-    int64_t steps;  // 0
+    int64_t steps;  // 0; the trainer fills it in
     double seconds; // 0: plan for a duration; speed is measured first, on a throw-away copy, and becomes a step count
     double epochs;  // 5
     // the optimizer
@@ -85,12 +85,13 @@ HST_API void hst_trainer_free(hst_trainer *trainer); // NULL is accepted
 
 // Runs to the end of the plan. Files go to `folder`, which must exist (NULL: none): model.safetensors, the best by validation
 // (without validation, the newest), last.safetensors, the newest, and previous.safetensors, the one before it.
-// `progress` returns false to stop: the run then saves and returns HST_CANCELLED. A loss that is not finite ends it with
+// `progress` returns false to stop: the run then saves and returns HST_CANCELLED, which is the context's error until
+// hst_clear_error. A loss that is not finite ends it with
 // HST_ERROR_DIVERGED and overwrites nothing.
 HST_API hst_status hst_trainer_run(hst_trainer *trainer, const char *folder,
                                    bool (*progress)(const hst_progress *progress, void *user), void *user);
 
-// One training step, for programs with a loop of their own. *loss gets nats a symbol.
+// One training step, for programs with a loop of their own (steps or epochs must be given). *loss, if not NULL, gets nats a symbol.
 HST_API hst_status hst_trainer_step(hst_trainer *trainer, double *loss);
 
 HST_API hst_lm *hst_trainer_model(hst_trainer *trainer);                 // owned by the trainer

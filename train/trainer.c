@@ -35,6 +35,8 @@ static void make_parts(hst_trainer *t) {
     config.dropout = o->dropout;
     config.tied = o->tied;
     t->stream = hst_stream_new(t->text, o->batch, o->length, o->seed);
+    if (t->stream && o->steps == 0 && o->seconds == 0)
+        t->options.steps = (int64_t)ceil(o->epochs * (double)hst_stream_epoch_batches(t->stream));
     if (!t->stream || !(t->model = hst_lm_new(t->ctx, &config))) return;
     hst_adamw_options adamw = hst_adamw_defaults();
     adamw.decay = o->weight_decay;
@@ -118,6 +120,8 @@ static void forward_backward_update(hst_trainer *t) {
 hst_status hst_trainer_step(hst_trainer *t, double *loss) {
     hst_context *ctx = t->ctx;
     bool new_epoch;
+    if (t->options.steps == 0)
+        return hst_fail(ctx, HST_ERROR_STATE, "hst_trainer_step: options.seconds is a plan that hst_trainer_run makes; give steps or epochs");
     if (ctx->status != HST_OK || hst_stream_next(t->stream, t->ids, t->targets, &new_epoch) != HST_OK) return ctx->status;
     hst_random_step(ctx, (uint64_t)t->step + 1); // step 0's numbers made the weights
     empty_states(t, new_epoch);

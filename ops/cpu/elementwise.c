@@ -2,6 +2,7 @@
 // tasks are blocks of elements.
 #include "ops/cpu/blocks.h"
 #include "ops/cpu/kernels.h"
+#include "ops/cpu/vector_random.h"
 
 #include <math.h>
 
@@ -131,14 +132,15 @@ static void dropout_task(void *arg, int64_t task) {
     const hst_dropout_args *a = arg;
     uint32_t threshold = (uint32_t)ceil(a->p * 0x1p24);
     vf scale = splat((float)(1 / (1 - a->p)));
-    for (range r = part(task, TASK_ELEMENTS, a->count); r.begin < r.end; r.begin += VL) {
-        int64_t i = r.begin, n = r.end - i;
-        uint32_t words[VL];
-        UNROLL for (int block = 0; block < VL / 4; block++)
-            hst_philox(a->key, (uint64_t)(i / 4 + block), words + 4 * block);
-        vu uniform;
-        memcpy(&uniform, words, sizeof uniform);
-        put(a->y, i, pick((vi)(uniform >> 8 >= threshold), get(a->x, i, n) * scale, splat(0)), n);
+    for (range r = part(task, TASK_ELEMENTS, a->count); r.begin < r.end; r.begin += 4 * VL) {
+        uint32_t words[4 * VL];
+        random_words(a->key, (uint64_t)r.begin / 4, words);
+        for (int64_t o = 0; o < 4 * VL && r.begin + o < r.end; o += VL) {
+            int64_t i = r.begin + o, n = r.end - i;
+            vu word;
+            memcpy(&word, words + o, sizeof word);
+            put(a->y, i, pick((vi)(word >> 8 >= threshold), get(a->x, i, n) * scale, splat(0)), n);
+        }
     }
 }
 

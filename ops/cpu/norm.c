@@ -11,15 +11,19 @@ INLINE double row_mean(hst_source x, int64_t first, int64_t width) {
     return total(sum) / (double)width;
 }
 
+INLINE void add_squares(wide *sum, hst_source x, int64_t i, int64_t n, double mean) {
+    wide d = widened(get(x, i, n)), one = widened(first_lanes(splat(1), n));
+    d.low -= mean * one.low;
+    d.high -= mean * one.high;
+    accumulate_product(sum, d, d);
+}
+
 // In a second pass: mean(x^2) - mean^2 would cancel.
 INLINE double row_variance(hst_source x, int64_t first, int64_t width, double mean) {
     wide sum = {{0}, {0}};
-    for (int64_t j = 0; j < width; j += VL) {
-        wide d = widened(get(x, first + j, width - j)), one = widened(first_lanes(splat(1), width - j));
-        d.low -= mean * one.low;
-        d.high -= mean * one.high;
-        accumulate_product(&sum, d, d);
-    }
+    int64_t j = 0;
+    for (; j + VL <= width; j += VL) add_squares(&sum, x, first + j, VL, mean);
+    if (j < width) add_squares(&sum, x, first + j, width - j, mean);
     return total(sum) / (double)width;
 }
 

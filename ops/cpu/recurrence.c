@@ -7,7 +7,7 @@
 
 enum {
     COLUMNS = 256,
-    ABREAST = 4,      // vectors that go through a step together: their eight gates keep the core busy
+    ABREAST = 2,      // vectors that go through a step together: their four gates keep the core busy
     STEPS_IN_F32 = 64 // of a sum of dv and dbias, before it is added to a double
 };
 
@@ -46,6 +46,13 @@ INLINE bool is_padded(const hst_sru_args *a, int64_t row) { return a->pad.data &
 
 INLINE hst_source saved(const hst_sru_args *a) { return (hst_source){a->c, HST_F32}; }
 
+// Asks the cache for n elements. Rows of successive steps are pages apart, so the hardware does not look ahead by itself.
+INLINE void ask_for(hst_source s, int64_t i, int64_t n) {
+    uintptr_t first = (uintptr_t)s.data + (uintptr_t)i * size_of(s.dtype);
+    for (uintptr_t o = 0; o < (uintptr_t)n * size_of(s.dtype); o += 64) __builtin_prefetch((const void *)(first + o));
+}
+INLINE hst_source old(hst_target t) { return (hst_source){t.data, t.dtype}; }
+
 // Below, `count` vectors are treated together, and the last has n columns. u and x are the places of the first in U and in
 // arrays like x and h.
 
@@ -69,7 +76,16 @@ INLINE vf skip_value(const hst_sru_args *a, int64_t u, int64_t x, int64_t n) {
 
 // ---- forward ----
 
+INLINE void ask_for_forward(const hst_sru_args *a, int64_t u, int64_t x, int64_t n) {
+    for (int m = 0; m < a->k; m++) ask_for(a->u, u + m * a->width, n);
+    ask_for(a->x, x, n);
+    ask_for(old(a->h), x, n);
+    ask_for(saved(a), x, n);
+}
+
 INLINE void forward(const hst_sru_args *a, int64_t u, int64_t x, int64_t n, column *s, int count) {
+    int64_t step = a->batch * a->width;
+    ask_for_forward(a, u + step * a->k, x + step, count * VL);
     vf p[ABREAST], f[ABREAST], r[ABREAST];
     EACH(v, count) p[v] = s[v].state;
     gates(a, u, n, s, p, f, r, count);
@@ -121,9 +137,23 @@ bool KERNEL(sru)(hst_context *ctx, const hst_sru_args *args) {
 //     dU0 = gc (1 - f)   dU1 = gf   dU2 = gr   dx' = dh (1 - m r)   g = gc f + gf vf + gr vr
 //     dvf = sum of gf p   dvr = sum of gr p   dbf = sum of gf   dbr = sum of gr
 
+INLINE void ask_for_backward(const hst_sru_grad *d, int64_t u, int64_t x, int64_t n) {
+    const hst_sru_args *a = &d->forward;
+    for (int m = 0; m < a->k; m++) {
+        ask_for(a->u, u + m * a->width, n);
+        ask_for(old(d->du), u + m * a->width, n);
+    }
+    ask_for(a->x, x, n);
+    ask_for(d->dh, x, n);
+    ask_for(old(d->dx), x, n);
+    ask_for(saved(a), x - a->batch * a->width, n);
+}
+
 // `before` has c_{t-1} of the first column at element i; where it is absent, p = 0.
 INLINE void backward(const hst_sru_grad *d, hst_source before, int64_t i, int64_t u, int64_t x, int64_t n, column *s, int count) {
     const hst_sru_args *a = &d->forward;
+    int64_t step = a->batch * a->width;
+    ask_for_backward(d, u - step * a->k, x - step, count * VL);
     vf p[ABREAST], f[ABREAST], r[ABREAST];
     EACH(v, count) p[v] = get_or(before, i + v * VL, n, 0);
     gates(a, u, n, s, p, f, r, count);

@@ -64,15 +64,17 @@ INLINE vf multiply_add(vf a, vf b, vf c) {
 #endif
 }
 
-// The lanes as doubles, for sums whose length grows with the data.
-INLINE vd doubles_of(const void *lanes) {
-    typedef float half __attribute__((vector_size(VL * 2)));
-    half x;
-    memcpy(&x, lanes, sizeof x);
-    return __builtin_convertvector(x, vd);
-}
-INLINE vd low_lanes(vf x) { return doubles_of(&x); }
-INLINE vd high_lanes(vf x) { return doubles_of((const char *)&x + sizeof x / 2); }
+// The lanes as doubles, for sums whose length grows with the data. GCC 12 splits its own conversion in halves.
+#if defined __AVX512F__
+INLINE vd low_lanes(vf x) { return (vd)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)x)); }
+INLINE vd high_lanes(vf x) { return (vd)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)x, 1)); }
+#elif defined __AVX2__
+INLINE vd low_lanes(vf x) { return (vd)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)x)); }
+INLINE vd high_lanes(vf x) { return (vd)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)x, 1)); }
+#else
+INLINE vd low_lanes(vf x) { return (vd){x[0], x[1]}; }
+INLINE vd high_lanes(vf x) { return (vd){x[2], x[3]}; }
+#endif
 
 INLINE double sum_of_lanes(vd x) { // first lane to last
     double sum = 0;
@@ -87,9 +89,12 @@ INLINE float maximum_of_lanes(vf x) {
 
 // ---- 16 bits to f32, exact, and back ----
 
-#if defined __AVX512F__ // GCC 12 splits these two in halves
+#if defined __AVX512F__ // GCC 12 splits these in halves
 INLINE vu extend(vh h) { return (vu)_mm512_cvtepu16_epi32((__m256i)h); }
 INLINE vh truncate16(vu u) { return (vh)_mm512_cvtepi32_epi16((__m512i)u); }
+#elif defined __AVX2__
+INLINE vu extend(vh h) { return (vu)_mm256_cvtepu16_epi32((__m128i)h); }
+INLINE vh truncate16(vu u) { return __builtin_convertvector(u, vh); }
 #else
 INLINE vu extend(vh h) { return __builtin_convertvector(h, vu); }
 INLINE vh truncate16(vu u) { return __builtin_convertvector(u, vh); }

@@ -2,8 +2,7 @@
 #include "data/data.h"
 #include "tests/temporary.h"
 
-// A text of n bytes; two bytes are enough to know a position below 2^15: byte p is p mod 251 where p is even, p / 251 where odd.
-// For n <= 251 a byte is its position.
+// A text of n <= 256 bytes, each of which is its position.
 static hst_corpus *numbered(int64_t n) {
     hst_corpus *corpus = hst_corpus_new(ctx);
     for (int64_t p = 0; p < n; p++) hst_corpus_add_bytes(corpus, &(uint8_t){(uint8_t)p}, 1);
@@ -15,11 +14,13 @@ typedef struct batch { uint8_t ids[512], targets[512]; bool fresh; } batch;
 // The next batch, as plain arrays [t * B + b].
 static batch next(hst_stream *stream, int64_t length, int64_t lanes) {
     batch result = {.fresh = false};
-    hst_tensor *ids = hst_empty(ctx, HST_U8, HST_SHAPE(length, lanes)), *targets = hst_empty(ctx, HST_U8, HST_SHAPE(length, lanes));
+    hst_scope_begin(ctx);
+    hst_tensor *ids = hst_empty(ctx, HST_U8, HST_SHAPE(length, lanes));
+    hst_tensor *targets = hst_empty(ctx, HST_U8, HST_SHAPE(length, lanes));
     cr_assert_eq(hst_stream_next(stream, ids, targets, &result.fresh), HST_OK, "%s", hst_error(ctx));
     hst_copy_out(ids, HST_U8, result.ids);
     hst_copy_out(targets, HST_U8, result.targets);
-    hst_release(ids), hst_release(targets);
+    hst_scope_end(ctx, NULL);
     return result;
 }
 
@@ -27,8 +28,8 @@ static const struct { int64_t n, lanes, length; } cases[] = {
     {2, 1, 1}, {7, 2, 3}, {8, 2, 3}, {100, 3, 8}, {101, 5, 4}, {201, 4, 50}, {251, 7, 5}, {250, 1, 60}, {65, 64, 1}};
 enum { CASES = sizeof cases / sizeof *cases };
 
-// Three epochs: lane b goes on where it was, targets are one byte later on the ring, no byte is an input twice in an epoch, and
-// all are but the n - B L epoch_batches that no whole batch covers.
+// Three epochs: lane b goes on where it was, targets are one byte later on the ring, no byte is an input twice in an
+// epoch, and all are but the n - B L epoch_batches that no whole batch covers.
 Test(data, stream_lanes_continue_and_cover_an_epoch, .init = set_up, .fini = tear_down) {
     for (int c = 0; c < CASES; c++) {
         int64_t n = cases[c].n, lanes = cases[c].lanes, length = cases[c].length, lane = (n - 1) / lanes;
@@ -46,7 +47,7 @@ Test(data, stream_lanes_continue_and_cover_an_epoch, .init = set_up, .fini = tea
                 for (int64_t t = 0; t < length; t++)
                     for (int64_t b = 0; b < lanes; b++) {
                         int64_t p = (offset + b * lane + i * length + t) % n;
-                        cr_assert_eq(x.ids[t * lanes + b], p, "case %d: batch %d, t %d, lane %d", c, (int)i, (int)t, (int)b);
+                        cr_assert_eq(x.ids[t * lanes + b], p, "case %d, batch %d, lane %d", c, (int)i, (int)b);
                         cr_assert_eq(x.targets[t * lanes + b], (p + 1) % n);
                         inputs += seen[p]++ == 0;
                     }
@@ -59,8 +60,8 @@ Test(data, stream_lanes_continue_and_cover_an_epoch, .init = set_up, .fini = tea
     hst_stream_free(NULL);
 }
 
-// Each epoch cuts the text elsewhere, over all of it: 400 draws from 100 places miss one with probability 100 * 0.99^400 < 2 %,
-// and more than 10 with far less than 1e-6.
+// Each epoch cuts the text elsewhere, over all of it: 400 draws from 100 places miss 100 * 0.99^400 = 1.8 of them on
+// average, and more than 10 with a probability far below 1e-4.
 Test(data, stream_epochs_start_at_other_places, .init = set_up, .fini = tear_down) {
     hst_corpus *corpus = numbered(100);
     hst_stream *a = hst_stream_new(corpus, 1, 99, 1), *b = hst_stream_new(corpus, 1, 99, 2);
@@ -105,7 +106,8 @@ Test(data, stream_seek_equals_stepping, .init = set_up, .fini = tear_down) {
 
 Test(data, stream_says_what_a_small_text_would_fit, .init = set_up, .fini = tear_down) {
     static const struct { int64_t n, lanes, length; const char *message; } small[] = {
-        {120, 32, 64, "the text has 120 bytes: batch 32 x length 64 needs at least 2049; length 3 or batch 1 would fit"},
+        {120, 32, 64, "the text has 120 bytes: batch 32 x length 64 needs at least 2049; "
+                      "length 3 or batch 1 would fit"},
         {2048, 32, 64, "needs at least 2049; length 63 or batch 31 would fit"},
         {120, 200, 64, "needs at least 12801; batch 1 would fit"},
         {120, 32, 200, "needs at least 6401; length 3 would fit"},

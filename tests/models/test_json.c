@@ -69,7 +69,8 @@ Test(models, json_writer_keeps_to_its_buffer) {
 
 Test(models, json_numbers_are_exact_in_any_locale) {
     static const char *const locales[] = {"C", "de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "ps_AF.UTF-8"};
-    static const double values[] = {0, -0.0, 1, 0.1, -1.25, 1e22, 1e23, 5e-324, DBL_MIN, DBL_MAX, DBL_EPSILON, M_PI, 1e-7, 123456789012345678};
+    static const double values[] = {0,       -0.0,    1,           0.1,  -1.25, 1e22,              1e23,
+                                    5e-324, DBL_MIN, DBL_MAX, DBL_EPSILON, M_PI, 1e-7, 123456789012345680};
     for (size_t l = 0; l < sizeof locales / sizeof *locales; l++) {
         if (!setlocale(LC_ALL, locales[l])) continue; // not on this machine
         for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
@@ -79,7 +80,7 @@ Test(models, json_numbers_are_exact_in_any_locale) {
             cr_expect_eq(strspn(number, "0123456789.e+-"), out.length, "%s", number);
             hst_json in = hst_json_open(number, out.length);
             double back = hst_json_number(&in);
-            cr_expect(hst_json_end(&in) && back == values[i] && signbit(back) == signbit(values[i]), "%s", text);
+            cr_expect(hst_json_end(&in) && back == values[i] && signbit(back) == signbit(values[i]), "%a", values[i]);
         }
         static const struct { const char *json; double value; } given[] = {
             {"1.5", 1.5}, {"-12.25e2", -1225}, {"1E+2", 100}, {"2.5e-1", 0.25}, {"0.000", 0}, {"1e-9999", 0},
@@ -121,6 +122,23 @@ Test(models, json_problem_says_where_and_what) {
         cr_expect_not(hst_json_end(&in));
         cr_expect_str_eq(hst_json_problem(&in, message), cases[i].problem);
     }
+}
+
+// A value of another kind is an error, 0 or false, and so is everything after it.
+Test(models, json_values_of_another_kind) {
+    static const char *const not_booleans[] = {"[null,true]", "[1,true]", "[tru,true]", "[falsee,true]", "[]"};
+    for (size_t i = 0; i < sizeof not_booleans / sizeof *not_booleans; i++) {
+        hst_json in = open_text(not_booleans[i]);
+        hst_json_enter(&in, '['), hst_json_next(&in);
+        cr_expect_not(hst_json_boolean(&in));
+        hst_json_next(&in);
+        cr_expect_not(hst_json_boolean(&in), "%s", not_booleans[i]);
+        cr_expect_not(hst_json_end(&in));
+    }
+    hst_json in = open_text("true");
+    cr_expect(hst_json_number(&in) == 0 && !hst_json_string(&in) && hst_json_unsigned(&in) == 0 && !hst_json_end(&in));
+    in = open_text("0.1234567890123456789012345678901234567890123456789012345678901234567890"); // no double needs so many
+    cr_expect(hst_json_number(&in) == 0 && !hst_json_end(&in));
 }
 
 // RFC 3629's boundaries: the first and last character of each length, and what lies just outside.

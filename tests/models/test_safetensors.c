@@ -19,7 +19,7 @@ static int64_t workspace(void) {
     return stats.current[HST_WORKSPACE];
 }
 
-// The file is refused as malformed, in a line that starts with its path and holds the phrase, and leaves no memory behind.
+// The file is refused as malformed, in a line that starts with its path and holds the phrase, and no memory is lost.
 static void refused(const char *what, const char *phrase) {
     int64_t before = workspace();
     cr_assert_null(hst_safetensors_open(ctx, path()), "accepted: %.200s", what);
@@ -119,8 +119,8 @@ Test(models, safetensors_refuses_bad_headers, .init = set_up, .fini = tear_down,
         {"{\"a\":{}}", 0, "tensor 'a' has no field 'dtype'"},
         {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "has no field 'shape'"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "has no field 'data_offsets'"},
-        {"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "field 'dtype' twice"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"shape\":[1]}}", 4, "field 'shape' twice"},
+        {"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "'dtype' twice"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"shape\":[1]}}", 4, "'shape' twice"},
         {"{" F32("a", "[1]", "[0,4]") "," F32("a", "[1]", "[4,8]") "}", 8, "tensor 'a' is there twice"},
         {"{" F32("a", "[1]", "[0,4]") "," F32("\\u0061", "[1]", "[4,8]") "}", 8, "tensor 'a' is there twice"},
         {"{" F32("a\\nb", "[1]", "[0,8]") "}", 8, "tensor 'a?b' has 8"},

@@ -1,6 +1,6 @@
-// test_sru_fixture.c: the SRU recurrence, the SRU stack and the language model against the `sru` package: outputs, carried
-// state, and all gradients, over every option and odd sizes; and model files in both directions. tests/fixtures/README.md
-// says what the fixtures hold and how they were made.
+// test_sru_fixture.c: the SRU recurrence, the SRU stack and the language model against the `sru` package: outputs,
+// carried state, and all gradients, over every option and odd sizes; and model files in both directions.
+// tests/fixtures/README.md says what the fixtures hold and how they were made.
 //
 // Tolerances, in roundings relative to a tensor's largest number. One step of the recurrence is about 16 roundings of
 // numbers of the size of its results, forward and again backward; a state collects those of L steps (the forget gate

@@ -117,21 +117,33 @@ static void check_norm_grad(hst_context *ctx) {
 Test(ops, norm_of_simple_rows) { for_each_isa(check_norm); }
 Test(ops, norm_grad_of_a_simple_row) { for_each_isa(check_norm_grad); }
 
-// A class that is far ahead, impossible ones, a tie, and NaN, which stays in its row.
+// Three classes from `first` on among 41, the others impossible: one class far ahead, two of them, another impossible
+// one, NaN, which stays in its row, and a tie.
 static void check_softmax(hst_context *ctx) {
-    hst_real logits[] = {1e4, 0, 0, 1e4, 0, 0, -INFINITY, 0, 0, -INFINITY, 0, 0, NAN, 0, 0, 7, 7, 7};
-    uint8_t targets[] = {0, 1, 1, 0, 1, 2};
-    hst_real loss[6], logsumexp[6], d[18], dloss[] = {1};
-    hst_nll args = {.rows = 6, .width = 3, .logits = F32(logits), .targets = {targets, HST_U8}, .loss = loss,
-                    .logsumexp = logsumexp};
-    hst_nll_grad grad = {.rows = 6, .width = 3, .scale = 1, .logits = F32(logits), .targets = {targets, HST_U8},
-                         .dloss = F32(dloss), .logsumexp = logsumexp, .dlogits = TO_F32(d)};
-    cr_assert(ctx->backend->nll(ctx, &args) && ctx->backend->nll_grad(ctx, &grad));
-    expect_all(ctx, "loss", loss, (const double[]){0, 1e4, log(2), INFINITY, NAN, log(3)}, 6, 8 * EPSILON);
-    const double third = 1.0 / 3;
-    const double want[] = {0,  0,   0,   1,   -1,  0,   0,     -0.5,  0.5,
-                           -1, 0.5, 0.5, NAN, NAN, NAN, third, third, -2 * third};
-    expect_all(ctx, "dlogits", d, want, 18, 8 * EPSILON);
+    enum { ROWS = 6, V = 41 };
+    const double x[ROWS][3] = {{1e4, 0, 0}, {1e4, 0, 0}, {1e4, 1e4, 0}, {-INFINITY, 0, 0}, {NAN, 0, 0}, {-7, -7, -7}};
+    const double want_loss[ROWS] = {0, 1e4, log(2), INFINITY, NAN, log(3)}, third = 1.0 / 3;
+    const double want[ROWS][3] = {{0, 0, 0}, {1, -1, 0}, {0.5, -0.5, 0}, {-1, 0.5, 0.5}, {NAN, NAN, NAN},
+                                  {third, third, -2 * third}};
+    hst_real logits[ROWS * V], loss[ROWS], logsumexp[ROWS], d[ROWS * V], dloss[] = {1};
+    for (int first = 0; first <= V - 3; first += 19) {
+        uint8_t targets[ROWS] = {0, 1, 1, 0, 1, 2};
+        for (int i = 0; i < ROWS * V; i++) logits[i] = -INFINITY;
+        for (int i = 0; i < ROWS * 3; i++) logits[i / 3 * V + first + i % 3] = (hst_real)x[i / 3][i % 3];
+        for (int i = 0; i < ROWS; i++) targets[i] = (uint8_t)(targets[i] + first);
+        hst_nll args = {.rows = ROWS, .width = V, .logits = F32(logits), .targets = {targets, HST_U8}, .loss = loss,
+                        .logsumexp = logsumexp};
+        hst_nll_grad grad = {.rows = ROWS, .width = V, .scale = 1, .logits = F32(logits), .targets = {targets, HST_U8},
+                             .dloss = F32(dloss), .logsumexp = logsumexp, .dlogits = TO_F32(d)};
+        cr_assert(ctx->backend->nll(ctx, &args) && ctx->backend->nll_grad(ctx, &grad));
+        for (int i = 0; i < ROWS; i++) {
+            // logsumexp is kept as an hst_real, and 1e4 + log 2 rounded to one is off by EPSILON / 2 of it
+            double tolerance = x[i][0] > 0 ? 1e4 * EPSILON : 8 * EPSILON;
+            expect(ctx, "loss", loss[i], want_loss[i], tolerance);
+            expect_all(ctx, "dlogits", d + i * V + first, want[i], 3, tolerance);
+            expect(ctx, "dlogits of an impossible class", d[i * V + (first + 3) % V], x[i][0] == x[i][0] ? 0 : NAN, 0);
+        }
+    }
 }
 Test(ops, softmax_at_its_edges) { for_each_isa(check_softmax); }
 

@@ -1,9 +1,7 @@
 // The matrix multiply of every instruction set that this machine runs, against sums in double.
-#include "tensor/context.h"
-#include <criterion/criterion.h>
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "tests/ops/isas.h"
 
 static uint32_t state;
 static uint32_t below(uint32_t n) { return (uint32_t)((uint64_t)(state = state * 1664525 + 1013904223) * n >> 32); }
@@ -13,22 +11,6 @@ static double dyadic(void) { return ((int)below(33) - 16) / 8.0; } // 16 bits ho
 static const hst_dtype dtypes[] = {HST_F32, HST_F16, HST_BF16};
 static const double half_ulp[] = {[HST_F32] = 0x1p-24, [HST_F16] = 0x1p-11, [HST_BF16] = 0x1p-8}; // relative
 static const double least[] = {[HST_F32] = 0x1p-149, [HST_F16] = 0x1p-24, [HST_BF16] = 0x1p-133}; // subnormal
-
-// Every instruction set in turn; and for each, contexts with several numbers of threads.
-enum { TEAMS = 4 };
-static const int team_sizes[TEAMS] = {1, 2, 3, 7};
-static void for_each_isa(void (*body)(hst_context *const teams[TEAMS])) {
-    char names[64], *rest = names;
-    strcpy(names, hst_isa_names());
-    for (char *isa; (isa = strtok_r(rest, " ", &rest));) {
-        hst_context *teams[TEAMS];
-        for (int i = 0; i < TEAMS; i++)
-            teams[i] = hst_open(&(hst_options){.size = sizeof(hst_options), .isa = isa, .threads = team_sizes[i]});
-        cr_assert_str_eq(hst_isa(teams[0]), isa);
-        body(teams);
-        for (int i = 0; i < TEAMS; i++) hst_close(teams[i]);
-    }
-}
 
 // Memory with not an element to spare, so that a sanitizer sees every access outside.
 static void *filled(hst_dtype dtype, int64_t count, double (*number)(void)) {
@@ -111,96 +93,100 @@ static void check_close(sample s, const char *isa) {
 static const int64_t heights[] = {1, 2, 3, 5, 8, 17, 33}, widths[] = {1, 3, 8, 23, 24, 25, 50},
                      depths[] = {0, 1, 7, 16, 255, 256, 257, 600};
 
-static sample sweep(int i) { // every mix of dtypes in every order, with random sizes
-    return make_sample(heights[below(7)], widths[below(7)], depths[below(8)], i % 27, i / 27 % 5, uniform);
+// Every mix of dtypes in every order, as i goes from 0 to SWEEP, with random sizes.
+enum { MIXES = 27, ORDERS = 5, SWEEP = MIXES * ORDERS };
+static sample sweep(int i, double (*number)(void)) {
+    return make_sample(heights[below(7)], widths[below(7)], depths[below(8)], i % MIXES, i % ORDERS, number);
 }
 
-static void within_the_bound(hst_context *const teams[TEAMS]) {
-    for (int i = 0; i < 3 * 27 * 5; i++) {
-        sample s = sweep(i);
-        multiply(teams[0], s);
-        check_close(s, hst_isa(teams[0]));
+static void within_the_bound(hst_context *ctx) {
+    for (int i = 0; i < 2 * SWEEP; i++) {
+        sample s = sweep(i, uniform);
+        multiply(ctx, s);
+        check_close(s, hst_isa(ctx));
         free_sample(s);
     }
 }
 Test(ops, gemm_is_within_the_bound_for_all_dtypes_and_strides) { for_each_isa(within_the_bound); }
 
-static void same_bits(hst_context *const teams[TEAMS]) {
-    for (int i = 0; i < 27 * 5; i++) {
-        sample s = i % 27 ? sweep(i) : make_sample(300, 200, 300, i / 5, i % 5, uniform); // the last: several blocks
-        multiply(teams[0], s);
-        void *one = malloc(s.bytes);
-        memcpy(one, s.g.c.data, s.bytes);
-        for (int team = 1; team < TEAMS; team++) {
-            multiply(teams[team], s);
-            cr_assert_arr_eq(one, s.g.c.data, s.bytes, "%s, %d threads", hst_isa(teams[0]), team_sizes[team]);
+static void same_bits(hst_context *two) {
+    hst_context *others[] = {open_isa(hst_isa(two), 1), open_isa(hst_isa(two), 3), open_isa(hst_isa(two), 7)};
+    for (int i = 0; i < 2 * MIXES; i++) {
+        sample s = i % MIXES ? sweep(i, uniform) : make_sample(270, 200, 300, i ? 22 : 0, i, uniform); // several blocks
+        void *bits = malloc(s.bytes);
+        multiply(two, s);
+        memcpy(bits, s.g.c.data, s.bytes);
+        for (int team = 0; team < 3; team++) {
+            multiply(others[team], s);
+            cr_assert_arr_eq(bits, s.g.c.data, s.bytes, "%s, %d threads", hst_isa(two), hst_thread_count(others[team]));
         }
-        free(one);
+        free(bits);
         free_sample(s);
     }
+    for (int team = 0; team < 3; team++) hst_close(others[team]);
 }
 Test(ops, gemm_has_the_same_bits_for_any_number_of_threads) { for_each_isa(same_bits); }
 
-static void row_alone(hst_context *const teams[TEAMS]) {
-    for (int i = 0; i < 27 * 5; i++) {
-        sample s = sweep(i), row = s;
+static void row_alone(hst_context *ctx) {
+    for (int i = 0; i < SWEEP; i++) {
+        sample s = sweep(i, uniform), row = s;
         int64_t at = below((uint32_t)s.g.m), c = at * s.g.c_row;
         size_t row_bytes = (size_t)s.g.n * hst_dtype_size(s.g.c.dtype), c_byte = (size_t)c * hst_dtype_size(s.g.c.dtype);
-        multiply(teams[0], s);
+        multiply(ctx, s);
         row.g.m = 1;
         row.g.a.data = (const char *)s.g.a.data + (size_t)(at * s.g.a_row) * hst_dtype_size(s.g.a.dtype);
         row.g.c.data = malloc(row_bytes);
         row.before = (char *)s.before + c_byte;
         row.bytes = row_bytes;
-        multiply(teams[0], row);
-        cr_assert_arr_eq((char *)s.g.c.data + c_byte, row.g.c.data, row_bytes, "%s, row %d", hst_isa(teams[0]), (int)at);
+        multiply(ctx, row);
+        cr_assert_arr_eq((char *)s.g.c.data + c_byte, row.g.c.data, row_bytes, "%s, row %d", hst_isa(ctx), (int)at);
         free(row.g.c.data);
         free_sample(s);
     }
 }
 Test(ops, gemm_gives_a_row_the_same_bits_alone_and_in_a_batch) { for_each_isa(row_alone); }
 
-static void exact(hst_context *const teams[TEAMS]) {
-    for (int i = 0; i < 27 * 5; i++) {
-        sample s = make_sample(heights[below(7)], widths[below(7)], depths[below(8)], i % 27, i / 27, dyadic);
+static void exact(hst_context *ctx) {
+    for (int i = 0; i < SWEEP; i++) {
+        sample s = sweep(i, dyadic);
         uint32_t rounded[1]; // the exact sum in C's dtype
-        multiply(teams[0], s);
+        multiply(ctx, s);
         for (int64_t r = 0; r < s.g.m; r++)
             for (int64_t j = 0; j < s.g.n; j++) {
                 double size;
                 hst_store((hst_target){rounded, s.g.c.dtype, false}, 0, expected(s, r, j, &size));
                 cr_assert_eq(hst_load((hst_source){s.g.c.data, s.g.c.dtype}, r * s.g.c_row + j),
-                             hst_load((hst_source){rounded, s.g.c.dtype}, 0), "%s", hst_isa(teams[0]));
+                             hst_load((hst_source){rounded, s.g.c.dtype}, 0), "%s", hst_isa(ctx));
             }
         free_sample(s);
     }
 }
 Test(ops, gemm_is_exact_where_fp32_is) { for_each_isa(exact); }
 
-static void many_blocks(hst_context *const teams[TEAMS]) {
-    sample s = make_sample(530, 805, 520, 18, 0, dyadic); // f32, f32 -> bf16
-    multiply(teams[1], s);
-    for (int i = 0; i < 5000; i++) {
-        int64_t row = below(530), column = below(805);
+static void many_blocks(hst_context *ctx) {
+    sample s = make_sample(270, 301, 260, 18, 0, dyadic); // f32, f32 -> bf16
+    multiply(ctx, s);
+    for (int i = 0; i < 3000; i++) {
+        int64_t row = below(270), column = below(301);
         double size, want = expected(s, row, column, &size);
         cr_assert_eq(hst_load((hst_source){s.g.c.data, HST_BF16}, row * s.g.c_row + column),
-                     hst_from_bf16(hst_to_bf16(want)), "%s", hst_isa(teams[0]));
+                     hst_from_bf16(hst_to_bf16(want)), "%s", hst_isa(ctx));
     }
     free_sample(s);
 }
 Test(ops, gemm_covers_matrices_of_many_blocks) { for_each_isa(many_blocks); }
 
 // Subnormals are not flushed, infinity and NaN come out where they belong and nowhere else.
-static void special(hst_context *const teams[TEAMS]) {
+static void special(hst_context *ctx) {
     static const uint16_t f16[4] = {1, 0x7c00, 0x7e00, 0x3c00}, bf16[4] = {1, 0x7f80, 0x7fc0, 0x3f80};
     const float scale = 0x1p20f;
     for (int i = 0; i < 2; i++) { // four rows of one number each, times 2^20
         float c[4];
         hst_gemm g = {.m = 4, .n = 1, .k = 1, .a = {i ? f16 : bf16, i ? HST_F16 : HST_BF16}, .b = {&scale, HST_F32},
                       .a_row = 1, .a_col = 1, .b_row = 1, .b_col = 1, .c_row = 1, .c = {c, HST_F32, false}};
-        cr_assert(teams[0]->backend->gemm(teams[0], &g));
+        cr_assert(ctx->backend->gemm(ctx, &g));
         cr_assert_eq(c[0], i ? 0x1p-4f : 0x1p-113f);
-        cr_assert(isinf(c[1]) && isnan(c[2]) && c[3] == scale, "%s", hst_isa(teams[0]));
+        cr_assert(isinf(c[1]) && isnan(c[2]) && c[3] == scale, "%s", hst_isa(ctx));
     }
 }
 Test(ops, gemm_keeps_subnormals_infinity_and_nan) { for_each_isa(special); }

@@ -1,8 +1,8 @@
 // test_torch_fixture.c: layer norm, linear, embedding and cross entropy, forward and backward, against PyTorch in fp64.
 // tests/fixtures/README.md says what the file holds and how it was made.
 //
-// Tolerances count roundings relative to a tensor's largest number; a sum of n terms of both signs may lose a few digits
-// to cancellation, which n itself covers here.
+// Tolerances count roundings relative to a tensor's largest number; a sum of n terms of both signs may lose a few
+// digits to cancellation, which n itself covers here.
 #include "ops/ops.h"
 #include "tests/fixtures/fixture.h"
 #include "tests/ops/isas.h"

@@ -156,17 +156,26 @@ static void sweep_sizes(const char *name, kernel_case *body, hst_context *fast, 
     }
 }
 
-// Large enough that the work is shared out.
-static void sweep_threads(const char *name, kernel_case *body, hst_context *single, hst_context *many, int mixes,
-                          int base, int flags) {
-    for (int i = 0; i < 3; i++) {
-        run setting = {.rows = 131, .width = 259, .base = base, .mix = (int)(word(i) % (uint32_t)mixes),
+// Large enough that the work is shared out and that every block of a kernel has a second one.
+static void sweep_threads(const char *name, kernel_case *body, const char *isa, hst_context *naive, int mixes, int base,
+                          int flags) {
+    static const int threads[] = {1, 2, 3, 7};
+    hst_context *team[4];
+    for (int n = 0; n < 4; n++) team[n] = open_isa(isa, threads[n]);
+    for (int i = 0; i < 2; i++) {
+        run setting = {.rows = 67, .width = 1031, .base = base, .mix = (int)(word(i) % (uint32_t)mixes),
                        .flags = (word(i) >> 16) % (1u << flags)};
-        run a = execute(body, single, setting), b = execute(body, many, setting);
-        compare_bits(name, &a, &b);
-        release(&a);
-        release(&b);
+        run one = execute(body, team[0], setting), reference = execute(body, naive, setting);
+        compare(name, &one, &reference);
+        release(&reference);
+        for (int n = 1; n < 4; n++) {
+            run many = execute(body, team[n], setting);
+            compare_bits(name, &one, &many);
+            release(&many);
+        }
+        release(&one);
     }
+    for (int n = 0; n < 4; n++) hst_close(team[n]);
 }
 
 // `operands` dtypes of the first `base` ones, and `flags` bits.
@@ -177,14 +186,10 @@ static void sweep(const char *name, kernel_case *body, int operands, int base, i
     for (int i = 0; i < operands; i++) mixes *= base;
     hst_context *naive = open_isa("naive", 1);
     for (const char *isa; (isa = strtok_r(rest, " ", &rest)) && strcmp(isa, "naive");) {
-        hst_context *single = open_isa(isa, 1);
-        sweep_sizes(name, body, single, naive, mixes, base, flags);
-        for (int threads = 2; threads <= 7; threads += threads == 3 ? 4 : 1) {
-            hst_context *many = open_isa(isa, threads);
-            sweep_threads(name, body, single, many, mixes, base, flags);
-            hst_close(many);
-        }
-        hst_close(single);
+        hst_context *fast = open_isa(isa, 1);
+        sweep_sizes(name, body, fast, naive, mixes, base, flags);
+        sweep_threads(name, body, isa, naive, mixes, base, flags);
+        hst_close(fast);
     }
     hst_close(naive);
 }

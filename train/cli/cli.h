@@ -22,13 +22,13 @@ enum { CLI_AUTO, CLI_ALWAYS, CLI_NEVER };
 
 typedef struct cli_command {
     const char *name;
-    const char *operands;       // as the usage line shows them: "MODEL TEXT..."
-    int at_least, at_most;      // how many; at_most < 0: any number
-    const char *summary;        // one line
-    const char *details;        // a paragraph for --help
-    const cli_option *options;  // or NULL
-    size_t size;                // of the struct that the options fill in
-    void (*defaults)(void *values); // NULL: all zero
+    const char *operands;                                       // as the usage line shows them: "MODEL TEXT..."
+    int at_least, at_most;                                      // how many; at_most < 0: any number
+    const char *summary;                                        // one line
+    const char *details;                                        // a paragraph for --help
+    const cli_option *options;                                  // or NULL
+    size_t size;                                                // of the struct that the options fill in
+    void (*defaults)(void *values);                             // NULL: all zero
     int (*run)(const void *values, int count, char **operands); // returns the exit code
 } cli_command;
 
@@ -36,8 +36,8 @@ extern const cli_command cli_train, cli_eval, cli_generate, cli_info, cli_help, 
 extern const cli_command *const cli_commands[]; // ends with NULL
 extern const cli_option cli_common_options[];
 
-const cli_command *cli_find_command(const char *name);  // NULL after printing which name is near
-void *cli_new_values(const cli_command *command);       // its options at their defaults, for free(); NULL after an error
+const cli_command *cli_find_command(const char *name); // NULL after printing which name is near
+void *cli_new_values(const cli_command *command);      // its options at their defaults, for free(); NULL after an error
 
 // ---- help.c ----
 void cli_print_overview(FILE *out);

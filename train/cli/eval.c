@@ -12,11 +12,10 @@ typedef struct eval_values {
 
 static const cli_option options[] = {
     {.help = "Protocol"},
-    {"reset", 0, "N", CLI_INT64, offsetof(eval_values, reset), .low = 0, .high = 1e15, .standard = "0, the state is carried on",
-     .help = "start from an empty state every N predictions"},
+    {"reset", 0, "N", CLI_INT64, offsetof(eval_values, reset), .low = 0, .high = 1e15,
+     .standard = "0, the state is carried on", .help = "start from an empty state every N predictions"},
     {"val-split", 0, "SHARE", CLI_REAL, offsetof(eval_values, share), .low = 0, .high = 1, .ends = CLI_BELOW_HIGH,
-     .standard = "0, all of it",
-     .help = "only this share at the text's end, what train's --val-split holds out"},
+     .standard = "0, all of it", .help = "only this share at the text's end, what train's --val-split holds out"},
     {"json", 0, NULL, CLI_FLAG, offsetof(eval_values, json), .help = "print one JSON object"},
     {0}};
 
@@ -57,8 +56,10 @@ static int run(const void *values, int count, char **operands) {
     hst_lm *model = cli_read_model(ctx, operands[0]);
     hst_corpus *text = model ? cli_read_texts(ctx, count - 1, operands + 1) : NULL;
     hst_corpus *last = text && v->share > 0 ? hst_corpus_split(text, v->share) : NULL;
-    if (hst_get_status(ctx)) code = cli_failure(ctx, true);
-    else code = evaluate(ctx, v, model, last ? last : text);
+    if (hst_get_status(ctx))
+        code = cli_failure(ctx, true);
+    else
+        code = evaluate(ctx, v, model, last ? last : text);
     hst_corpus_free(last);
     hst_corpus_free(text);
     hst_lm_free(model);
@@ -67,7 +68,14 @@ static int run(const void *values, int count, char **operands) {
 }
 
 const cli_command cli_eval = {
-    "eval", "MODEL TEXT...", 2, -1, "a model's loss on texts",
-    "Predicts every byte of the texts from those before it and prints the mean loss. MODEL is a file, or a run folder "
-    "(then its model.safetensors); TEXT is a file, a folder, or - for standard input.",
-    options, sizeof(eval_values), NULL, run};
+    .name = "eval",
+    .operands = "MODEL TEXT...",
+    .at_least = 2,
+    .at_most = -1,
+    .summary = "a model's loss on texts",
+    .details = "Predicts every byte of the texts from those before it and prints the mean loss. MODEL is a file, or a "
+               "run folder (then its model.safetensors); TEXT is a file, a folder, or - for standard input.",
+    .options = options,
+    .size = sizeof(eval_values),
+    .run = run,
+};

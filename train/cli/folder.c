@@ -17,8 +17,10 @@ enum { RUN_FILES = sizeof run_files / sizeof *run_files };
 
 const char *cli_default_folder(const char *text, char *buffer, size_t size) {
     char resolved[PATH_MAX];
-    if (strcmp(text, "-") == 0) text = "stdin";
-    else if (realpath(text, resolved)) text = resolved; // "." and "books/" have a name too
+    if (strcmp(text, "-") == 0)
+        text = "stdin";
+    else if (realpath(text, resolved))
+        text = resolved; // "." and "books/" have a name too
     const char *slash = strrchr(text, '/'), *base = slash ? slash + 1 : text;
     if (!*base) base = "root";
     const char *dot = strrchr(base, '.');
@@ -65,7 +67,8 @@ bool cli_folder_has_room(const char *folder, int64_t bytes) {
     if (statvfs(folder, &disk) != 0) return true; // no answer is no reason to stop
     double available = (double)disk.f_bavail * (double)disk.f_frsize;
     if (available >= (double)bytes) return true;
-    cli_error("%s: the run's files need %.0f MB, but only %.0f MB are free", folder, (double)bytes / 1e6, available / 1e6);
+    cli_error("%s: the run's files need %.0f MB, but only %.0f MB are free", folder, (double)bytes / 1e6,
+              available / 1e6);
     return false;
 }
 

@@ -93,6 +93,14 @@ static int run(const void *values, int count, char **operands) {
 }
 
 const cli_command cli_generate = {
-    "generate", "MODEL", 1, 1, "text from a model",
-    "Prints the prompt and a continuation. MODEL is a file, or a run folder (then its model.safetensors).",
-    options, sizeof(generate_values), defaults, run};
+    .name = "generate",
+    .operands = "MODEL",
+    .at_least = 1,
+    .at_most = 1,
+    .summary = "text from a model",
+    .details = "Prints the prompt and a continuation. MODEL is a file, or a run folder (then its model.safetensors).",
+    .options = options,
+    .size = sizeof(generate_values),
+    .defaults = defaults,
+    .run = run,
+};

@@ -28,9 +28,12 @@ static void print_meaning(FILE *out, const cli_option *option, const void *value
     if (option->high < 1e5) cli_describe_range(option, range, sizeof range);
     cli_format_value(option, values, value, sizeof value);
     const char *standard = option->standard ? option->standard : option->type == CLI_FLAG ? "" : value;
-    if (*range && *standard) snprintf(notes, sizeof notes, " (%s; default: %s)", range, standard);
-    else if (*range) snprintf(notes, sizeof notes, " (%s)", range);
-    else if (*standard) snprintf(notes, sizeof notes, " (default: %s)", standard);
+    if (*range && *standard)
+        snprintf(notes, sizeof notes, " (%s; default: %s)", range, standard);
+    else if (*range)
+        snprintf(notes, sizeof notes, " (%s)", range);
+    else if (*standard)
+        snprintf(notes, sizeof notes, " (default: %s)", standard);
     snprintf(line, sizeof line, "%s%s", option->help, notes);
     print_wrapped(out, line, MARGIN);
 }
@@ -47,8 +50,10 @@ static void print_options(FILE *out, const cli_option *table, const void *values
         int column = snprintf(left, sizeof left, "  %s--%s%s%s", alias, table->name, argument ? " " : "",
                               argument ? argument : "");
         fprintf(out, "%s", left);
-        if (column < MARGIN - 1) fprintf(out, "%*s", MARGIN - column, "");
-        else fprintf(out, "\n%*s", MARGIN, "");
+        if (column < MARGIN - 1)
+            fprintf(out, "%*s", MARGIN - column, "");
+        else
+            fprintf(out, "\n%*s", MARGIN, "");
         print_meaning(out, table, values);
     }
 }
@@ -56,7 +61,8 @@ static void print_options(FILE *out, const cli_option *table, const void *values
 void cli_print_help(FILE *out, const cli_command *command) {
     void *values = cli_new_values(command);
     if (!values) return;
-    fprintf(out, "Usage: halfstep %s [options]%s%s\n\n", command->name, *command->operands ? " " : "", command->operands);
+    fprintf(out, "Usage: halfstep %s [options]%s%s\n\n", command->name, *command->operands ? " " : "",
+            command->operands);
     print_wrapped(out, command->details, 0);
     print_options(out, command->options, values);
     print_options(out, cli_common_options, values);

@@ -58,7 +58,13 @@ static int run(const void *values, int count, char **operands) {
 }
 
 const cli_command cli_info = {
-    "info", "[MODEL]", 0, 1, "what a model holds; without one, version, kernels and threads",
-    "Prints a model's configuration, size and tensors. MODEL is a file, or a run folder (then its model.safetensors). "
-    "Without one it prints the version, the kernels that this CPU runs, and the number of threads.",
-    NULL, sizeof(cli_common), NULL, run};
+    .name = "info",
+    .operands = "[MODEL]",
+    .at_most = 1,
+    .summary = "what a model holds; without one, version, kernels and threads",
+    .details = "Prints a model's configuration, size and tensors. MODEL is a file, or a run folder (then its "
+               "model.safetensors). Without one it prints the version, the kernels that this CPU runs, and the number "
+               "of threads.",
+    .size = sizeof(cli_common),
+    .run = run,
+};

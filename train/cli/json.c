@@ -21,10 +21,14 @@ static void write_string(FILE *out, const char *text) {
     fputc('"', out);
     for (const unsigned char *s = (const unsigned char *)text; *s;) {
         int length = sequence_length(s);
-        if (length == 0) fputs("\\ufffd", out);
-        else if (*s == '"' || *s == '\\') fprintf(out, "\\%c", *s);
-        else if (*s < 0x20) fprintf(out, "\\u%04x", *s);
-        else fwrite(s, 1, (size_t)length, out);
+        if (length == 0)
+            fputs("\\ufffd", out);
+        else if (*s == '"' || *s == '\\')
+            fprintf(out, "\\%c", *s);
+        else if (*s < 0x20)
+            fprintf(out, "\\u%04x", *s);
+        else
+            fwrite(s, 1, (size_t)length, out);
         s += length ? length : 1;
     }
     fputc('"', out);
@@ -41,14 +45,18 @@ json_object json_begin(FILE *out) { return (json_object){.out = out}; }
 
 void json_text(json_object *json, const char *key, const char *value) {
     write_key(json, key);
-    if (value) write_string(json->out, value);
-    else fputs("null", json->out);
+    if (value)
+        write_string(json->out, value);
+    else
+        fputs("null", json->out);
 }
 
 void json_real(json_object *json, const char *key, double value) {
     write_key(json, key);
-    if (isfinite(value)) fprintf(json->out, "%.9g", value);
-    else fputs("null", json->out);
+    if (isfinite(value))
+        fprintf(json->out, "%.9g", value);
+    else
+        fputs("null", json->out);
 }
 
 void json_integer(json_object *json, const char *key, int64_t value) {

@@ -11,7 +11,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
-typedef struct json_object { FILE *out; bool fields; } json_object;
+typedef struct json_object {
+    FILE *out;
+    bool fields;
+} json_object;
 
 json_object json_begin(FILE *out);
 void json_text(json_object *json, const char *key, const char *value); // NULL becomes null

@@ -1,6 +1,6 @@
-// log.h: a run's record, RUN/log.jsonl: one flat JSON object a line, each with "event": start, step, eval, save, warn, end.
-// Losses are in nats per byte, times in seconds since the run began. A line is on its way to the disk when the call
-// returns; a torn last line is possible after a crash.
+// log.h: a run's record, RUN/log.jsonl: one flat JSON object a line, each with "event": start, step, eval, save, warn,
+// end. Losses are in nats per byte, times in seconds since the run began. A line is on its way to the disk when the
+// call returns; a torn last line is possible after a crash.
 #ifndef CLI_LOG_H
 #define CLI_LOG_H
 
@@ -8,7 +8,7 @@
 #include "train/halfstep.h"
 
 typedef struct cli_log {
-    FILE *file; // NULL: none
+    FILE *file;  // NULL: none
     bool failed; // a write did; said once
 } cli_log;
 

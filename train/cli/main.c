@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-const cli_command *const cli_commands[] = {&cli_train, &cli_eval, &cli_generate, &cli_info, &cli_help, &cli_version, NULL};
+const cli_command *const cli_commands[] = {&cli_train, &cli_eval,    &cli_generate, &cli_info,
+                                           &cli_help,  &cli_version, NULL};
 
 const cli_option cli_common_options[] = {
     {.help = "Common"},
@@ -30,15 +31,19 @@ const cli_command *cli_find_command(const char *name) {
     }
     names[count] = NULL;
     const char *nearest = cli_nearest(name, names);
-    if (nearest) cli_error("there is no command `%s`; did you mean `%s`?", name, nearest);
-    else cli_error("there is no command `%s`; `halfstep help` lists what there is", name);
+    if (nearest)
+        cli_error("there is no command `%s`; did you mean `%s`?", name, nearest);
+    else
+        cli_error("there is no command `%s`; `halfstep help` lists what there is", name);
     return NULL;
 }
 
 void *cli_new_values(const cli_command *command) {
     void *values = calloc(1, command->size);
-    if (!values) cli_error("out of memory");
-    else if (command->defaults) command->defaults(values);
+    if (!values)
+        cli_error("out of memory");
+    else if (command->defaults)
+        command->defaults(values);
     return values;
 }
 
@@ -47,7 +52,8 @@ static bool count_fits(const cli_command *command, int count) {
         cli_error("%s needs more: halfstep %s [options] %s", command->name, command->name, command->operands);
     else if (command->at_most >= 0 && count > command->at_most)
         cli_error("%s takes only: halfstep %s [options] %s", command->name, command->name, command->operands);
-    else return true;
+    else
+        return true;
     return false;
 }
 
@@ -68,15 +74,18 @@ static int run_command(const cli_command *command, void *values, char **argument
 // model. Opened the wrong way round, the number is taken and every use of the stream fails, as it should.
 static void occupy_closed_streams(void) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
 static int run_help(const void *values, int count, char **operands) {
     (void)values;
     const cli_command *command = count ? cli_find_command(operands[0]) : NULL;
     if (count && !command) return CLI_USAGE;
-    if (command) cli_print_help(stdout, command);
-    else cli_print_overview(stdout);
+    if (command)
+        cli_print_help(stdout, command);
+    else
+        cli_print_overview(stdout);
     return CLI_DONE;
 }
 
@@ -86,10 +95,23 @@ static int run_version(const void *values, int count, char **operands) {
     return CLI_DONE;
 }
 
-const cli_command cli_help = {"help", "[COMMAND]", 0, 1, "this, or all about one command",
-                              "Prints the list of commands, or all about one.", NULL, sizeof(cli_common), NULL, run_help};
-const cli_command cli_version = {"version", "", 0, 0, "the version", "Prints the version.", NULL, sizeof(cli_common), NULL,
-                                 run_version};
+const cli_command cli_help = {
+    .name = "help",
+    .operands = "[COMMAND]",
+    .at_most = 1,
+    .summary = "this, or all about one command",
+    .details = "Prints the list of commands, or all about one.",
+    .size = sizeof(cli_common),
+    .run = run_help,
+};
+const cli_command cli_version = {
+    .name = "version",
+    .operands = "",
+    .summary = "the version",
+    .details = "Prints the version.",
+    .size = sizeof(cli_common),
+    .run = run_version,
+};
 
 int main(int argc, char **argv) {
     occupy_closed_streams();

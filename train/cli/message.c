@@ -17,8 +17,10 @@ void cli_set_color(int color) {
 
 static void print_message(const char *kind, const char *color, const char *format, va_list arguments) {
     fflush(stdout); // on a terminal, what was printed before stays before
-    if (colored) fprintf(stderr, "halfstep: \033[%sm%s:\033[0m ", color, kind);
-    else fprintf(stderr, "halfstep: %s: ", kind);
+    if (colored)
+        fprintf(stderr, "halfstep: \033[%sm%s:\033[0m ", color, kind);
+    else
+        fprintf(stderr, "halfstep: %s: ", kind);
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
 }
@@ -45,7 +47,8 @@ const char *cli_quoted(const char *text, char *buffer, size_t size) {
     }
     size_t n = 0;
     for (const char *c = text; *c && n + 8 < size; c++)
-        n += (size_t)snprintf(buffer + n, size - n, "%s%s", c == text ? "'" : "", *c == '\'' ? "'\\''" : (char[]){*c, 0});
+        n += (size_t)snprintf(buffer + n, size - n, "%s%s", c == text ? "'" : "",
+                              *c == '\'' ? "'\\''" : (char[]){*c, 0});
     snprintf(buffer + n, size - n, "%s'", n ? "" : "'");
     return buffer;
 }

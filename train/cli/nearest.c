@@ -7,8 +7,8 @@ enum { MAX_NAME = 32 };
 
 static int smallest(int a, int b, int c) { return a < b ? (a < c ? a : c) : (b < c ? b : c); }
 
-// Edits from a to b: insert, delete, replace, or swap two neighbours (optimal string alignment). d[i][j] is the distance of
-// the first i letters of a from the first j of b.
+// Edits from a to b: insert, delete, replace, or swap two neighbours (optimal string alignment). d[i][j] is the
+// distance of the first i letters of a from the first j of b.
 static int distance(const char *a, const char *b) {
     int d[MAX_NAME + 1][MAX_NAME + 1];
     int m = (int)strlen(a), n = (int)strlen(b);

@@ -39,8 +39,10 @@ static bool refuse_unknown(const parser *p, const char *argument) {
     char word[64];
     snprintf(word, sizeof word, "%.*s", (int)strcspn(argument, "="), argument);
     const char *nearest = cli_nearest(word + strspn(word, "-"), names);
-    if (nearest) cli_error("%s has no option `%s`; did you mean `--%s`?", p->command, word, nearest);
-    else cli_error("%s has no option `%s`; `halfstep help %s` lists what there is", p->command, word, p->command);
+    if (nearest)
+        cli_error("%s has no option `%s`; did you mean `--%s`?", p->command, word, nearest);
+    else
+        cli_error("%s has no option `%s`; `halfstep help %s` lists what there is", p->command, word, p->command);
     return false;
 }
 
@@ -80,9 +82,12 @@ bool cli_parse(const char *command, const cli_option *table, void *values, char 
     *count = 0;
     while (*p.next) {
         char *argument = *p.next++;
-        if (options && strcmp(argument, "--") == 0) options = false;
-        else if (!options || argument[0] != '-' || !argument[1]) arguments[(*count)++] = argument;
-        else if (!take_option(&p, argument)) return false;
+        if (options && strcmp(argument, "--") == 0)
+            options = false;
+        else if (!options || argument[0] != '-' || !argument[1])
+            arguments[(*count)++] = argument;
+        else if (!take_option(&p, argument))
+            return false;
     }
     return true;
 }

@@ -31,8 +31,8 @@ typedef struct cli_option {
     char alias;           // one letter, or 0
     const char *argument; // what help calls the value: "N"
     cli_type type;
-    size_t offset;        // of the target in the command's struct
-    double low, high;     // numbers: the range; high may be INFINITY
+    size_t offset;    // of the target in the command's struct
+    double low, high; // numbers: the range; high may be INFINITY
     cli_ends ends;
     const char *choices;  // "adamw|sgd"
     const char *standard; // the default in words, where the value does not speak for itself
@@ -41,9 +41,9 @@ typedef struct cli_option {
 
 static inline bool cli_table_goes_on(const cli_option *option) { return option->name || option->help; }
 
-// Parses the arguments after the verb into `values`, an option's long name with "--name value" or "--name=value". What is
-// not an option is moved to the front of `arguments`, *count says how many; "--" ends the options. false after printing
-// what is wrong. A NULL table is empty; the list of arguments ends with NULL.
+// Parses the arguments after the verb into `values`, an option's long name with "--name value" or "--name=value". What
+// is not an option is moved to the front of `arguments`, *count says how many; "--" ends the options. false after
+// printing what is wrong. A NULL table is empty; the list of arguments ends with NULL.
 bool cli_parse(const char *command, const cli_option *table, void *values, char **arguments, int *count);
 
 // ---- values.c: one option's text to its target, and back ----

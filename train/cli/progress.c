@@ -24,9 +24,12 @@ void cli_progress_begin(cli_progress *progress, bool quiet) {
 
 const char *cli_format_duration(double seconds, char *buffer, size_t size) {
     long long s = seconds < 1e12 ? (long long)(seconds + 0.5) : 0;
-    if (s >= 3600) snprintf(buffer, size, "%lldh%02lldm", s / 3600, s / 60 % 60);
-    else if (s >= 60) snprintf(buffer, size, "%lldm%02llds", s / 60, s % 60);
-    else snprintf(buffer, size, "%llds", s);
+    if (s >= 3600)
+        snprintf(buffer, size, "%lldh%02lldm", s / 3600, s / 60 % 60);
+    else if (s >= 60)
+        snprintf(buffer, size, "%lldm%02llds", s / 60, s % 60);
+    else
+        snprintf(buffer, size, "%llds", s);
     return buffer;
 }
 
@@ -37,9 +40,12 @@ static void format_rate(double rate, char text[FIELD]) {
 }
 
 static void format_speed(double speed, char text[FIELD]) {
-    if (speed >= 1e6) snprintf(text, FIELD, "%.1fM tok/s", speed / 1e6);
-    else if (speed >= 1e3) snprintf(text, FIELD, "%.1fk tok/s", speed / 1e3);
-    else snprintf(text, FIELD, "%.0f tok/s", speed);
+    if (speed >= 1e6)
+        snprintf(text, FIELD, "%.1fM tok/s", speed / 1e6);
+    else if (speed >= 1e3)
+        snprintf(text, FIELD, "%.1fk tok/s", speed / 1e3);
+    else
+        snprintf(text, FIELD, "%.0f tok/s", speed);
 }
 
 static void format_fields(const cli_progress *progress, const hst_progress *now, char fields[FIELDS][FIELD]) {
@@ -60,7 +66,8 @@ static void format_fields(const cli_progress *progress, const hst_progress *now,
 static int join_fields(char fields[FIELDS][FIELD], char line[LINE + 1]) {
     int length = 0;
     for (int i = 0; i < FIELDS; i++)
-        if (*fields[i]) length += snprintf(line + length, (size_t)(LINE + 1 - length), "%s%s", i ? " | " : "", fields[i]);
+        if (*fields[i])
+            length += snprintf(line + length, (size_t)(LINE + 1 - length), "%s%s", i ? " | " : "", fields[i]);
     return length;
 }
 

@@ -21,9 +21,9 @@ static void on_stop(int number) {
 void cli_guard_run(void) {
     static const int numbers[] = {SIGINT, SIGTERM};
     for (int i = 0; i < 2; i++) {
-        struct sigaction old, action = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
+        struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
         sigemptyset(&action.sa_mask);
-        if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) sigaction(numbers[i], &action, NULL);
+        sigaction(numbers[i], &action, NULL);
     }
     signal(SIGPIPE, SIG_IGN);
 }

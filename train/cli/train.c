@@ -1,5 +1,5 @@
-// train.c: `halfstep train`: texts in, a run folder out. The training itself is the library's (train/train.h); here are its
-// options, the checks before it, and what people and programs get to see of it.
+// train.c: `halfstep train`: texts in, a run folder out. The training itself is the library's (train/train.h); here are
+// its options, the checks before it, and what people and programs get to see of it.
 #include "train/cli/cli.h"
 #include "train/cli/folder.h"
 #include "train/cli/log.h"
@@ -37,7 +37,8 @@ static const cli_option options[] = {
     {"eval-every", 0, "STEPS", CLI_INT64, AT(train.eval_every), .low = 0, .high = 1e12,
      .standard = "0, eight times a run", .help = "how often to evaluate on the held-out text"},
     {"save-every", 0, "STEPS", CLI_INT64, AT(train.save_every), .low = 0, .high = 1e12,
-     .standard = "0, after evaluations, at most once a minute, and at the end", .help = "how often to save the newest model"},
+     .standard = "0, after evaluations, at most once a minute, and at the end",
+     .help = "how often to save the newest model"},
     {"seed", 0, "SEED", CLI_SEED, AT(train.seed), .help = "the same seed gives the same model"},
     {.help = "The model"},
     {"layers", 0, "N", CLI_INT, AT(train.layers), .low = 1, .high = 256, .help = "how many SRU layers"},
@@ -48,18 +49,22 @@ static const cli_option options[] = {
     {.help = "The text"},
     {"batch", 0, "B", CLI_INT64, AT(train.batch), .low = 1, .high = 65536,
      .help = "how many places of the text are read at once"},
-    {"length", 0, "L", CLI_INT64, AT(train.length), .low = 1, .high = 65536, .help = "how many bytes of each in a step"},
+    {"length", 0, "L", CLI_INT64, AT(train.length), .low = 1, .high = 65536,
+     .help = "how many bytes of each in a step"},
     {"fresh-share", 0, "SHARE", CLI_REAL, AT(train.fresh_share), .low = 0, .high = 1,
      .help = "share of the places that start a step from an empty state instead of the carried one"},
     {"val-split", 0, "SHARE", CLI_REAL, AT(val_split), .low = 0, .high = 1, .ends = CLI_BELOW_HIGH,
      .help = "share of the text, at its end, that is held out for evaluation"},
     {.help = "The optimizer"},
-    {"optimizer", 0, NULL, CLI_CHOICE, AT(train.optimizer), .choices = "adamw|sgd", .help = "how gradients move weights"},
-    {"lr", 0, "RATE", CLI_REAL, AT(train.lr), .low = 0, .high = 1e6, .help = "peak learning rate, before a cosine decay"},
+    {"optimizer", 0, NULL, CLI_CHOICE, AT(train.optimizer), .choices = "adamw|sgd",
+     .help = "how gradients move weights"},
+    {"lr", 0, "RATE", CLI_REAL, AT(train.lr), .low = 0, .high = 1e6,
+     .help = "peak learning rate, before a cosine decay"},
     {"warmup", 0, "SHARE", CLI_REAL, AT(train.warmup), .low = 0, .high = 1, .help = "share of the run up to the peak"},
     {"clip", 0, "NORM", CLI_REAL, AT(train.clip), .low = 0, .high = INFINITY,
      .help = "scale longer gradients down to this norm; 0 leaves all as they are"},
-    {"weight-decay", 0, "RATE", CLI_REAL, AT(train.weight_decay), .low = 0, .high = 1e6, .help = "pull of matrices to zero"},
+    {"weight-decay", 0, "RATE", CLI_REAL, AT(train.weight_decay), .low = 0, .high = 1e6,
+     .help = "pull of matrices to zero"},
     {"momentum", 0, "M", CLI_REAL, AT(train.momentum), .low = 0, .high = 0.9999, .help = "sgd's momentum"},
     {.help = "Reports"},
     {"quiet", 'q', NULL, CLI_FLAG, AT(quiet), .help = "print only warnings and errors"},
@@ -73,10 +78,9 @@ static void defaults(void *values) {
 }
 
 typedef struct run {
-    train_values v; // steps is filled in once planned
+    train_values v; // output is always set, steps once planned
     int texts;
     char **paths;
-    const char *folder;
     hst_context *ctx;
     hst_corpus *text, *held_out; // held_out NULL: no validation
     hst_trainer *trainer;
@@ -108,14 +112,15 @@ static void print_plan(const run *r) {
     char spent[32];
     fprintf(stderr, "model: %" PRId64 " parameters, %d layers of %" PRId64 ", seed %" PRIu64 "\n", r->now.parameters,
             o->layers, o->hidden, o->seed);
-    fprintf(stderr, "text: %" PRId64 " bytes to learn from, %" PRId64 " held out\n", hst_corpus_size(r->text),
+    fprintf(stderr, "text:  %" PRId64 " bytes to learn from, %" PRId64 " held out\n", hst_corpus_size(r->text),
             r->held_out ? hst_corpus_size(r->held_out) : 0);
-    fprintf(stderr, "plan: %" PRId64 " steps of %" PRId64 " x %" PRId64 " bytes, %.3g epochs", o->steps, o->batch, o->length,
-            epochs);
+    fprintf(stderr, "plan:  %" PRId64 " steps of %" PRId64 " x %" PRId64 " bytes, %.3g epochs", o->steps, o->batch,
+            o->length, epochs);
     if (o->seconds > 0)
-        fprintf(stderr, ", about %s (--steps %" PRId64 " repeats it)", cli_format_duration(o->seconds, spent, sizeof spent),
-                o->steps);
-    fprintf(stderr, "; %d threads, %s kernels; into %s\n", hst_thread_count(r->ctx), hst_isa(r->ctx), r->folder);
+        fprintf(stderr, ", about %s (--steps %" PRId64 " repeats it)",
+                cli_format_duration(o->seconds, spent, sizeof spent), o->steps);
+    fprintf(stderr, "\nwith:  %d threads, %s kernels, into %s\n", hst_thread_count(r->ctx), hst_isa(r->ctx),
+            r->v.output);
 }
 
 static void log_start(run *r) {
@@ -196,7 +201,7 @@ static void print_result(const run *r) {
     double loss = validated ? p->best : p->smooth_loss;
     if (r->v.json) {
         json_object json = json_begin(stdout);
-        json_text(&json, "run", r->folder);
+        json_text(&json, "run", r->v.output);
         json_integer(&json, "steps", p->step);
         json_real(&json, "seconds", p->seconds);
         json_real(&json, "training_nats_per_byte", p->smooth_loss);
@@ -205,19 +210,21 @@ static void print_result(const run *r) {
         json_end(&json);
     }
     if (r->v.quiet) return;
-    fprintf(stderr, "%s loss: %.4f nats per byte (%.4f bits), after %" PRId64 " steps in %s\n",
+    fprintf(stderr, "%s loss: %.4f nats per byte (%.4f bits); steps: %" PRId64 ", time: %s\n",
             validated ? "held-out" : "training", loss, loss / M_LN2, p->step,
             cli_format_duration(p->seconds, spent, sizeof spent));
-    fprintf(stderr, "sample it with: %s generate %s\n",
-            cli_quoted(program_invocation_name, program, sizeof program), cli_quoted(r->folder, quoted, sizeof quoted));
+    fprintf(stderr, "sample it with: %s generate %s\n", cli_quoted(program_invocation_name, program, sizeof program),
+            cli_quoted(r->v.output, quoted, sizeof quoted));
 }
 
 static int finish_stopped(run *r, int number) {
     log_end(r, "stopped", NULL);
     const char *name = number == SIGTERM ? "SIGTERM" : "SIGINT";
-    if (!r->saved) fprintf(stderr, "stopped by %s before there was anything to save\n", name);
+    if (!r->saved)
+        fprintf(stderr, "stopped by %s before there was anything to save\n", name);
     else {
-        fprintf(stderr, "stopped by %s after step %" PRId64 "; saved in %s/last.safetensors\n", name, r->now.step, r->folder);
+        fprintf(stderr, "stopped by %s after step %" PRId64 "; saved in %s/last.safetensors\n", name, r->now.step,
+                r->v.output);
         print_result(r);
     }
     return 128 + number;
@@ -228,14 +235,14 @@ static int finish_failed(run *r) {
     log_end(r, diverged ? "diverged" : "failed", hst_error(r->ctx));
     if (!diverged) return cli_failure(r->ctx, false);
     cli_error("%s; %s%s", hst_error(r->ctx), r->saved ? "the last good model is in " : "nothing was saved",
-              r->saved ? r->folder : "");
+              r->saved ? r->v.output : "");
     return CLI_DIVERGED;
 }
 
 static int train(run *r) {
     cli_guard_run();
     if (r->v.train.seconds > 0 && !r->v.quiet) fprintf(stderr, "measuring the speed\n");
-    hst_status status = hst_trainer_run(r->trainer, r->folder, on_progress, r);
+    hst_status status = hst_trainer_run(r->trainer, r->v.output, on_progress, r);
     cli_progress_leave(&r->progress);
     if (status == HST_CANCELLED && cli_stop_signal()) return finish_stopped(r, cli_stop_signal());
     if (status != HST_OK) return finish_failed(r);
@@ -250,8 +257,10 @@ static int train(run *r) {
 static bool split_text(run *r) {
     if (r->v.val_split <= 0) return true;
     hst_corpus *rest = hst_corpus_split(r->text, r->v.val_split);
-    if (rest && hst_corpus_size(rest) >= 2) r->held_out = rest;
-    else hst_corpus_free(rest);
+    if (rest && hst_corpus_size(rest) >= 2)
+        r->held_out = rest;
+    else
+        hst_corpus_free(rest);
     if (rest && !r->held_out) warn(r, "no validation: the held-out share of this text is less than two bytes");
     return rest != NULL;
 }
@@ -264,9 +273,10 @@ static int start(run *r) {
     r->trainer = hst_trainer_new(r->ctx, &r->v.train, r->text, r->held_out);
     if (!r->trainer) return cli_failure(r->ctx, hst_get_status(r->ctx) == HST_ERROR_VALUE);
     int64_t parameters = hst_parameter_elements(hst_lm_parameters(hst_trainer_model(r->trainer)));
-    if (!cli_prepare_folder(r->folder) || !cli_folder_has_room(r->folder, (4 + 3 * 12) * parameters)) return CLI_FAILED;
-    cli_clear_folder(r->folder);
-    return cli_log_open(&r->log, r->folder) ? CLI_DONE : CLI_FAILED;
+    if (!cli_prepare_folder(r->v.output) || !cli_folder_has_room(r->v.output, (4 + 3 * 12) * parameters))
+        return CLI_FAILED;
+    cli_clear_folder(r->v.output);
+    return cli_log_open(&r->log, r->v.output) ? CLI_DONE : CLI_FAILED;
 }
 
 static bool options_fit(const run *r) {
@@ -275,16 +285,17 @@ static bool options_fit(const run *r) {
     const hst_train_options *o = &r->v.train;
     if ((o->steps > 0) + (o->seconds > 0) + (o->epochs != standard.epochs) > 1)
         cli_error("--steps, --time and --epochs exclude each other");
-    else if (cli_folder_in_use(r->folder) && !r->v.force)
-        cli_error("%s: holds a run already; --force starts over in it, -o names another folder", r->folder);
-    else return true;
+    else if (cli_folder_in_use(r->v.output) && !r->v.force)
+        cli_error("%s: holds a run already; --force starts over in it, -o names another folder", r->v.output);
+    else
+        return true;
     return false;
 }
 
 static int run_train(const void *values, int count, char **operands) {
     char folder[PATH_MAX];
     run r = {.v = *(const train_values *)values, .texts = count, .paths = operands};
-    r.folder = r.v.output ? r.v.output : cli_default_folder(operands[0], folder, sizeof folder);
+    if (!r.v.output) r.v.output = cli_default_folder(operands[0], folder, sizeof folder);
     if (!options_fit(&r)) return CLI_USAGE;
     cli_progress_begin(&r.progress, r.v.quiet);
     int code = CLI_DONE;
@@ -301,8 +312,17 @@ static int run_train(const void *values, int count, char **operands) {
 }
 
 const cli_command cli_train = {
-    "train", "TEXT...", 1, -1, "train a language model on texts",
-    "Trains a byte-level language model. TEXT is a file, a folder (all its text files) or - for standard input; several are "
-    "read one after the other. RUN gets model.safetensors (the best by the held-out text), last.safetensors and "
-    "previous.safetensors (the newest two) and log.jsonl. Ctrl-C ends the run after the step at hand and saves.",
-    options, sizeof(train_values), defaults, run_train};
+    .name = "train",
+    .operands = "TEXT...",
+    .at_least = 1,
+    .at_most = -1,
+    .summary = "train a language model on texts",
+    .details = "Trains a byte-level language model. TEXT is a file, a folder (all its text files) or - for standard "
+               "input; several are read one after the other. RUN gets model.safetensors (the best by the held-out "
+               "text), last.safetensors and previous.safetensors (the newest two) and log.jsonl. Ctrl-C ends the run "
+               "after the step at hand and saves.",
+    .options = options,
+    .size = sizeof(train_values),
+    .defaults = defaults,
+    .run = run_train,
+};

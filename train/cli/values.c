@@ -1,5 +1,5 @@
-// values.c: the text of an option's value to its target and back. Strict: the whole text is a value in range, or it is none.
-// Nothing here calls setlocale, so strtod and printf keep the "C" locale's point.
+// values.c: the text of an option's value to its target and back. Strict: the whole text is a value in range, or it is
+// none. Nothing here calls setlocale, so strtod and printf keep the "C" locale's point.
 #include "train/cli/options.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@ static bool in_range(const cli_option *option, double x) {
     return above && below; // NaN is in no range
 }
 
-// A decimal number at the start of text; *rest is what follows it. strtod alone would also take " 1", "0x1p3", "inf" and
-// "nan".
+// A decimal number at the start of text; *rest is what follows it. strtod alone would also take " 1", "0x1p3", "inf"
+// and "nan".
 static bool read_number(const char *text, double *x, const char **rest) {
     const char *digits = text + (*text == '-' || *text == '+');
     if (strspn(digits, "0123456789.") == 0 || digits[strspn(digits, "0")] == 'x' || digits[strspn(digits, "0")] == 'X')
@@ -28,7 +28,10 @@ static bool read_number(const char *text, double *x, const char **rest) {
 
 // "90", "90s", "3m", "1h30m", "1.5h": units from large to small, each at most once.
 static bool read_duration(const char *text, double *seconds) {
-    static const struct { char unit; double seconds; } units[] = {{'h', 3600}, {'m', 60}, {'s', 1}};
+    static const struct {
+        char unit;
+        double seconds;
+    } units[] = {{'h', 3600}, {'m', 60}, {'s', 1}};
     size_t next = 0;
     *seconds = 0;
     do {
@@ -77,8 +80,10 @@ static bool set_real(const cli_option *option, double *target, double x) {
 
 static bool set_integer(const cli_option *option, void *target, int64_t x) {
     if (!in_range(option, (double)x)) return false;
-    if (option->type == CLI_INT) *(int *)target = (int)x;
-    else *(int64_t *)target = x;
+    if (option->type == CLI_INT)
+        *(int *)target = (int)x;
+    else
+        *(int64_t *)target = x;
     return true;
 }
 
@@ -89,13 +94,21 @@ bool cli_set_value(const cli_option *option, void *values, const char *text) {
     double real;
     int choice;
     switch (option->type) {
-    case CLI_FLAG: *(bool *)target = true; return true;
-    case CLI_TEXT: *(const char **)target = text; return true;
-    case CLI_SEED: return read_unsigned(text, target);
+    case CLI_FLAG:
+        *(bool *)target = true;
+        return true;
+    case CLI_TEXT:
+        *(const char **)target = text;
+        return true;
+    case CLI_SEED:
+        return read_unsigned(text, target);
     case CLI_INT:
-    case CLI_INT64: return read_integer(text, &integer) && set_integer(option, target, integer);
-    case CLI_REAL: return read_number(text, &real, &rest) && !*rest && set_real(option, target, real);
-    case CLI_SECONDS: return read_duration(text, &real) && set_real(option, target, real);
+    case CLI_INT64:
+        return read_integer(text, &integer) && set_integer(option, target, integer);
+    case CLI_REAL:
+        return read_number(text, &real, &rest) && !*rest && set_real(option, target, real);
+    case CLI_SECONDS:
+        return read_duration(text, &real) && set_real(option, target, real);
     case CLI_CHOICE:
         choice = read_choice(option->choices, text);
         if (choice >= 0) memcpy(target, &choice, sizeof choice); // an enum or an int
@@ -107,11 +120,14 @@ bool cli_set_value(const cli_option *option, void *values, const char *text) {
 const char *cli_describe_range(const cli_option *option, char *buffer, size_t size) {
     const char *from = option->ends == CLI_ABOVE_LOW ? "above" : isinf(option->high) ? "at least" : "from";
     const char *to = option->ends == CLI_ABOVE_LOW ? ", at most" : option->ends == CLI_BELOW_HIGH ? " to below" : " to";
-    bool number = option->type == CLI_INT || option->type == CLI_INT64 || option->type == CLI_REAL ||
-                  option->type == CLI_SECONDS;
-    if (!number) snprintf(buffer, size, "%s", "");
-    else if (isinf(option->high)) snprintf(buffer, size, "%s %.10g", from, option->low);
-    else snprintf(buffer, size, "%s %.10g%s %.10g", from, option->low, to, option->high);
+    bool number =
+        option->type == CLI_INT || option->type == CLI_INT64 || option->type == CLI_REAL || option->type == CLI_SECONDS;
+    if (!number)
+        snprintf(buffer, size, "%s", "");
+    else if (isinf(option->high))
+        snprintf(buffer, size, "%s %.10g", from, option->low);
+    else
+        snprintf(buffer, size, "%s %.10g%s %.10g", from, option->low, to, option->high);
     return buffer;
 }
 
@@ -120,13 +136,27 @@ const char *cli_describe_type(const cli_option *option, char *buffer, size_t siz
     cli_describe_range(option, range, sizeof range);
     switch (option->type) {
     case CLI_INT:
-    case CLI_INT64: snprintf(buffer, size, "an integer %s", range); break;
-    case CLI_REAL: snprintf(buffer, size, "a number %s", range); break;
-    case CLI_SECONDS: snprintf(buffer, size, "a duration like 90s, 3m or 1h30m, %s seconds", range); break;
-    case CLI_SEED: snprintf(buffer, size, "an integer from 0 to %" PRIu64, UINT64_MAX); break;
-    case CLI_CHOICE: snprintf(buffer, size, "one of %s", option->choices); break;
-    case CLI_TEXT: snprintf(buffer, size, "a text"); break;
-    case CLI_FLAG: snprintf(buffer, size, "nothing"); break;
+    case CLI_INT64:
+        snprintf(buffer, size, "an integer %s", range);
+        break;
+    case CLI_REAL:
+        snprintf(buffer, size, "a number %s", range);
+        break;
+    case CLI_SECONDS:
+        snprintf(buffer, size, "a duration like 90s, 3m or 1h30m, %s seconds", range);
+        break;
+    case CLI_SEED:
+        snprintf(buffer, size, "an integer from 0 to %" PRIu64, UINT64_MAX);
+        break;
+    case CLI_CHOICE:
+        snprintf(buffer, size, "one of %s", option->choices);
+        break;
+    case CLI_TEXT:
+        snprintf(buffer, size, "a text");
+        break;
+    case CLI_FLAG:
+        snprintf(buffer, size, "nothing");
+        break;
     }
     return buffer;
 }
@@ -136,13 +166,25 @@ const char *cli_format_value(const cli_option *option, const void *values, char 
     const char *text = option->type == CLI_TEXT ? *(const char *const *)source : NULL;
     const char *choice = option->choices;
     switch (option->type) {
-    case CLI_FLAG: snprintf(buffer, size, "%s", *(const bool *)source ? "true" : "false"); break;
-    case CLI_TEXT: snprintf(buffer, size, "%s", text ? text : ""); break;
-    case CLI_INT: snprintf(buffer, size, "%d", *(const int *)source); break;
-    case CLI_INT64: snprintf(buffer, size, "%" PRId64, *(const int64_t *)source); break;
-    case CLI_SEED: snprintf(buffer, size, "%" PRIu64, *(const uint64_t *)source); break;
+    case CLI_FLAG:
+        snprintf(buffer, size, "%s", *(const bool *)source ? "true" : "false");
+        break;
+    case CLI_TEXT:
+        snprintf(buffer, size, "%s", text ? text : "");
+        break;
+    case CLI_INT:
+        snprintf(buffer, size, "%d", *(const int *)source);
+        break;
+    case CLI_INT64:
+        snprintf(buffer, size, "%" PRId64, *(const int64_t *)source);
+        break;
+    case CLI_SEED:
+        snprintf(buffer, size, "%" PRIu64, *(const uint64_t *)source);
+        break;
     case CLI_REAL:
-    case CLI_SECONDS: snprintf(buffer, size, "%.10g", *(const double *)source); break;
+    case CLI_SECONDS:
+        snprintf(buffer, size, "%.10g", *(const double *)source);
+        break;
     case CLI_CHOICE:
         for (int i = *(const int *)source; i > 0; i--) choice += strcspn(choice, "|") + 1;
         snprintf(buffer, size, "%.*s", (int)strcspn(choice, "|"), choice);
@@ -158,14 +200,28 @@ static void write_field(json_object *json, const cli_option *option, const void 
     for (char *c = key; *c; c++)
         if (*c == '-') *c = '_';
     switch (option->type) {
-    case CLI_FLAG: json_bool(json, key, *(const bool *)source); break;
-    case CLI_TEXT: json_text(json, key, *(const char *const *)source); break;
-    case CLI_INT: json_integer(json, key, *(const int *)source); break;
-    case CLI_INT64: json_integer(json, key, *(const int64_t *)source); break;
-    case CLI_SEED: json_unsigned(json, key, *(const uint64_t *)source); break;
+    case CLI_FLAG:
+        json_bool(json, key, *(const bool *)source);
+        break;
+    case CLI_TEXT:
+        json_text(json, key, *(const char *const *)source);
+        break;
+    case CLI_INT:
+        json_integer(json, key, *(const int *)source);
+        break;
+    case CLI_INT64:
+        json_integer(json, key, *(const int64_t *)source);
+        break;
+    case CLI_SEED:
+        json_unsigned(json, key, *(const uint64_t *)source);
+        break;
     case CLI_REAL:
-    case CLI_SECONDS: json_real(json, key, *(const double *)source); break;
-    case CLI_CHOICE: json_text(json, key, cli_format_value(option, values, text, sizeof text)); break;
+    case CLI_SECONDS:
+        json_real(json, key, *(const double *)source);
+        break;
+    case CLI_CHOICE:
+        json_text(json, key, cli_format_value(option, values, text, sizeof text));
+        break;
     }
 }
 

@@ -1,4 +1,4 @@
-// test_torch_optim.c: ten steps of AdamW and of SGD, gradient norms and the learning-rate schedule against PyTorch in fp64.
+// test_optimizer_fixture.c: ten steps of AdamW and of SGD, gradient norms and learning rates against PyTorch in fp64.
 // tests/fixtures/README.md says what the file holds and how it was made.
 #include "optim/optim.h"
 #include "tests/fixtures/fixture.h"
@@ -34,9 +34,10 @@ static void walker_end(const fixture *f, walker *w, double roundings) {
     free(w->steps);
 }
 
-// An update takes about 8 roundings, of numbers no larger than the parameter's, and later steps add theirs. The matrix w
-// decays, the vector b does not; rates change from step to step, and so do the factors that gradients are multiplied by.
-static void check_trajectory(const fixture *f, hst_parameters *list, hst_optimizer *(*make)(const fixture *, hst_parameters *)) {
+// An update takes about 8 roundings, of numbers no larger than the parameter's, and later steps add theirs. The matrix
+// w decays, the vector b does not. Rates change from step to step, and so do the factors on the gradients.
+static void check_trajectory(const fixture *f, hst_parameters *list,
+                             hst_optimizer *(*make)(const fixture *, hst_parameters *)) {
     walker walkers[2] = {{"w", "dw", "ws", NULL, NULL}, {"b", "db", "bs", NULL, NULL}};
     for (int p = 0; p < 2; p++) walker_begin(f, list, &walkers[p]);
     hst_optimizer *optimizer = make(f, list);
@@ -82,14 +83,14 @@ static void check_optimizers(hst_context *ctx) {
 }
 Test(optim, trajectories_are_pytorchs) { for_each_isa(check_optimizers); }
 
-// The rates are doubles in every build; PyTorch computes its cosine by recursion, which costs it a few roundings a step.
+// The rates are doubles in every build; PyTorch's cosine is a recursion, which costs it a few roundings a step.
 static void check_schedule(const fixture *f) {
     hst_schedule schedule = {fixture_number(f, "options", 0), (int64_t)fixture_number(f, "options", 1),
                              (int64_t)fixture_number(f, "options", 2), fixture_number(f, "options", 3)};
     double allowed = 8 * 0x1p-53 * (double)schedule.steps * schedule.peak;
     for (int64_t step = 0; step <= schedule.steps; step++)
-        cr_assert_float_eq(hst_schedule_rate(&schedule, step), fixture_number(f, "rates", step), allowed, "%s: step %lld",
-                           f->name, (long long)step);
+        cr_assert_float_eq(hst_schedule_rate(&schedule, step), fixture_number(f, "rates", step), allowed,
+                           "%s: step %lld", f->name, (long long)step);
 }
 
 Test(optim, schedule_is_pytorchs) {

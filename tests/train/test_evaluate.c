@@ -1,0 +1,87 @@
+// test_evaluate.c: the evaluation protocols against the plainest loop: one symbol at a time, each loss by hand.
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "train/halfstep.h"
+
+static hst_lm *make_model(hst_context *ctx) {
+    hst_lm_config config = hst_lm_defaults();
+    config.hidden = 24;
+    config.layers = 2;
+    return hst_lm_new(ctx, &config);
+}
+
+// The loss of every prediction, from the logits of single steps; the state is emptied every `reset` predictions.
+static double one_by_one(hst_context *ctx, const hst_lm *model, const uint8_t *bytes, int64_t count, int64_t reset) {
+    double sum = 0;
+    hst_no_grad_begin(ctx);
+    hst_scope_begin(ctx);
+    hst_tensor *state = hst_zeros(ctx, HST_F32, HST_SHAPE(2, 1, 24));
+    for (int64_t i = 0; i + 1 < count; i++) {
+        double logits[256], total = 0;
+        hst_scope_begin(ctx);
+        hst_tensor *next, *ids = hst_from_array(ctx, HST_U8, HST_SHAPE(1, 1), HST_U8, bytes + i);
+        hst_tensor *y = hst_lm_forward(model, ids, reset && i % reset == 0 ? NULL : state, false, &next);
+        hst_copy_out(y, HST_F64, logits);
+        float values[2 * 24];
+        hst_copy_out(next, HST_F32, values);
+        hst_copy_in(state, HST_F32, values);
+        for (int v = 0; v < 256; v++) total += exp(logits[v]);
+        sum += log(total) - logits[bytes[i + 1]];
+        hst_scope_end(ctx, NULL);
+    }
+    hst_scope_end(ctx, NULL);
+    hst_no_grad_end(ctx);
+    return sum / (double)(count - 1);
+}
+
+Test(train, evaluation_is_exact_for_every_protocol) {
+    hst_context *ctx = hst_open(&(hst_options){.size = sizeof(hst_options), .seed = 3});
+    hst_lm *model = make_model(ctx);
+    enum { COUNT = 2200 }; // more than two chunks of one lane
+    uint8_t bytes[COUNT];
+    for (int i = 0; i < COUNT; i++) bytes[i] = (uint8_t)(i * i / 7 % 200 + 32);
+    const int64_t counts[] = {COUNT, 2, 3, 65, 66, 500}, resets[] = {0, 1, 2, 64, 65, 1100, 5000};
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+        for (size_t r = 0; r < sizeof resets / sizeof *resets; r++) {
+            double nats;
+            cr_assert(hst_lm_evaluate(model, bytes, counts[c], resets[r], &nats) == HST_OK, "%s", hst_error(ctx));
+            double expected = one_by_one(ctx, model, bytes, counts[c], resets[r]);
+            // Logits are sums of 24 terms in fp32, the same in both; a loss of about 5.5 is rounded once to fp32: 2^-22.
+            cr_expect_float_eq(nats, expected, 1e-6, "count %d reset %d: %.9f, expected %.9f", (int)counts[c], (int)resets[r], nats, expected);
+        }
+    cr_expect(hst_lm_evaluate(model, bytes, 1, 0, &(double){0}) == HST_ERROR_VALUE);
+    hst_lm_free(model);
+    hst_close(ctx);
+}
+
+// What hst_lm_generate feeds step by step must be the same as one pass over the whole text: greedy continuation.
+static bool keep(int symbol, void *user) {
+    uint8_t **at = user;
+    *(*at)++ = (uint8_t)symbol;
+    return true;
+}
+
+Test(train, generation_continues_what_a_whole_pass_predicts) {
+    hst_context *ctx = hst_open(&(hst_options){.size = sizeof(hst_options), .seed = 4});
+    hst_lm *model = make_model(ctx);
+    uint8_t text[1 + 40] = "T", *at = text + 1;
+    hst_sampling greedy = hst_sampling_defaults();
+    greedy.temperature = 0;
+    cr_assert(hst_lm_generate(model, text, 1, 40, &greedy, keep, &at) == HST_OK, "%s", hst_error(ctx));
+    cr_assert(at == text + 41);
+    hst_no_grad_begin(ctx);
+    hst_scope_begin(ctx);
+    hst_tensor *logits = hst_lm_forward(model, hst_from_array(ctx, HST_U8, HST_SHAPE(40, 1), HST_U8, text), NULL, false, NULL);
+    for (int i = 0; i < 40; i++) {
+        int best = 0;
+        for (int v = 1; v < 256; v++)
+            if (hst_item(logits, (int64_t[]){i, 0, v}) > hst_item(logits, (int64_t[]){i, 0, best})) best = v;
+        cr_expect(text[i + 1] == best, "symbol %d is %d, the whole pass says %d", i, text[i + 1], best);
+    }
+    hst_scope_end(ctx, NULL);
+    hst_no_grad_end(ctx);
+    hst_lm_free(model);
+    hst_close(ctx);
+}

@@ -1,0 +1,216 @@
+// test_trainer.c: whole training runs.
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "train/halfstep.h"
+
+static char folder[] = "/tmp/halfstep-train-XXXXXX";
+
+static void make_folder(void) { cr_assert(mkdtemp(folder)); }
+static void remove_folder(void) {
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    cr_assert(system(command) == 0);
+}
+
+TestSuite(train, .init = make_folder, .fini = remove_folder);
+
+// A text with structure: numbered lines of words.
+static hst_corpus *story(hst_context *ctx, int lines) {
+    static const char *const words[] = {"the", "small", "unit", "reads", "a", "line", "and", "writes", "it", "again"};
+    hst_corpus *corpus = hst_corpus_new(ctx);
+    for (int i = 0; i < lines; i++) {
+        char line[128];
+        int n = snprintf(line, sizeof line, "%d %s %s %s.\n", i, words[i % 10], words[(i * 7 + 3) % 10], words[(i * 3 + 1) % 10]);
+        hst_corpus_add_bytes(corpus, line, (size_t)n);
+    }
+    return corpus;
+}
+
+static hst_context *open_context(int threads) {
+    hst_context *ctx = hst_open(&(hst_options){.size = sizeof(hst_options), .threads = threads});
+    cr_assert(ctx);
+    return ctx;
+}
+
+static hst_train_options small(int64_t steps) {
+    hst_train_options o;
+    hst_train_defaults(&o, sizeof o);
+    o.hidden = 40;
+    o.layers = 2;
+    o.batch = 5;
+    o.length = 13;
+    o.steps = steps;
+    o.dropout = 0.1;
+    return o;
+}
+
+static char *read_file(const char *name, size_t *size) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *in = fopen(path, "rb");
+    if (!in) return NULL;
+    fseek(in, 0, SEEK_END);
+    *size = (size_t)ftell(in);
+    rewind(in);
+    char *bytes = malloc(*size + 1);
+    cr_assert(fread(bytes, 1, *size, in) == *size);
+    fclose(in);
+    return bytes;
+}
+
+static void run_into_folder(hst_context *ctx, const hst_train_options *o, bool (*progress)(const hst_progress *, void *), void *user, hst_status expected) {
+    hst_corpus *text = story(ctx, 400), *held_out = hst_corpus_split(text, 0.1);
+    hst_trainer *t = hst_trainer_new(ctx, o, text, held_out);
+    cr_assert(t, "%s", hst_error(ctx));
+    hst_status status = hst_trainer_run(t, folder, progress, user);
+    cr_expect(status == expected, "status %d: %s", status, hst_error(ctx));
+    hst_trainer_free(t);
+    hst_corpus_free(held_out);
+    hst_corpus_free(text);
+}
+
+Test(train, one_two_and_three_threads_write_the_same_checkpoint) {
+    char *first = NULL;
+    size_t first_size = 0;
+    for (int threads = 1; threads <= 3; threads++) {
+        hst_context *ctx = open_context(threads);
+        hst_train_options o = small(200);
+        run_into_folder(ctx, &o, NULL, NULL, HST_OK);
+        hst_close(ctx);
+        size_t size;
+        char *bytes = read_file("last.safetensors", &size);
+        cr_assert(bytes);
+        if (!first) {
+            first = bytes;
+            first_size = size;
+            continue;
+        }
+        cr_expect(size == first_size && !memcmp(bytes, first, size), "%d threads differ from one", threads);
+        free(bytes);
+    }
+    free(first);
+}
+
+Test(train, a_step_allocates_nothing_from_the_system_after_the_third) {
+    hst_context *ctx = open_context(2);
+    hst_corpus *text = story(ctx, 400);
+    hst_train_options o = small(100);
+    hst_trainer *t = hst_trainer_new(ctx, &o, text, NULL);
+    hst_memory before, after;
+    for (int i = 0; i < 3; i++) cr_assert(hst_trainer_step(t, NULL) == HST_OK);
+    hst_memory_stats(ctx, &before);
+    for (int i = 0; i < 50; i++) cr_assert(hst_trainer_step(t, NULL) == HST_OK);
+    hst_memory_stats(ctx, &after);
+    cr_expect(after.system_allocations == before.system_allocations, "%lld more", (long long)(after.system_allocations - before.system_allocations));
+    cr_expect(after.current_total == before.current_total, "memory in use grew by %lld bytes", (long long)(after.current_total - before.current_total));
+    hst_trainer_free(t);
+    hst_corpus_free(text);
+    hst_close(ctx);
+}
+
+Test(train, a_text_that_repeats_is_learned) {
+    hst_context *ctx = open_context(0);
+    hst_corpus *text = hst_corpus_new(ctx);
+    for (int i = 0; i < 300; i++) hst_corpus_add_bytes(text, "abcdefghijklm", 13);
+    hst_train_options o = small(150);
+    o.fresh_share = 0;
+    o.dropout = 0;
+    hst_trainer *t = hst_trainer_new(ctx, &o, text, NULL);
+    double first, loss;
+    cr_assert(hst_trainer_step(t, &first) == HST_OK);
+    cr_expect_float_eq(first, log(256), 1.0); // nothing is known yet of 256 symbols
+    for (int i = 1; i < 150; i++) cr_assert(hst_trainer_step(t, &loss) == HST_OK, "%s", hst_error(ctx));
+    cr_expect_lt(loss, 0.02); // each symbol follows from the one before
+    hst_trainer_free(t);
+    hst_corpus_free(text);
+    hst_close(ctx);
+}
+
+static bool collect_plan(const hst_progress *p, void *user) {
+    if (p->event == HST_EVENT_PLAN) *(int64_t *)user = p->steps;
+    return true;
+}
+
+Test(train, a_run_planned_for_a_duration_is_the_run_with_that_number_of_steps) {
+    int64_t steps = 0;
+    size_t size, again_size;
+    hst_context *ctx = open_context(1);
+    hst_train_options o = small(0);
+    o.seconds = 0.5;
+    o.eval_every = 1000000; // the same evaluations, whatever the number of steps
+    run_into_folder(ctx, &o, collect_plan, &steps, HST_OK);
+    hst_close(ctx);
+    char *planned = read_file("last.safetensors", &size);
+    cr_assert(planned && steps > 1);
+    ctx = open_context(1);
+    o.seconds = 0;
+    o.steps = steps;
+    run_into_folder(ctx, &o, NULL, NULL, HST_OK);
+    hst_close(ctx);
+    char *repeated = read_file("last.safetensors", &again_size);
+    cr_expect(repeated && size == again_size && !memcmp(planned, repeated, size));
+    free(planned);
+    free(repeated);
+}
+
+Test(train, a_diverged_run_overwrites_nothing) {
+    hst_context *ctx = open_context(1);
+    hst_train_options o = small(20);
+    run_into_folder(ctx, &o, NULL, NULL, HST_OK);
+    size_t size, after;
+    char *good = read_file("last.safetensors", &size);
+    o.lr = 1e6;
+    o.clip = 0;
+    o.optimizer = HST_SGD;
+    o.steps = 200;
+    run_into_folder(ctx, &o, NULL, NULL, HST_ERROR_DIVERGED);
+    cr_expect(strstr(hst_error(ctx), "diverged at step"), "%s", hst_error(ctx));
+    char *kept = read_file("last.safetensors", &after);
+    cr_expect(kept && size == after && !memcmp(good, kept, size));
+    free(good);
+    free(kept);
+    hst_close(ctx);
+}
+
+static bool stop_at_seven(const hst_progress *p, void *user) {
+    if (p->event == HST_EVENT_SAVE) ++*(int *)user;
+    return p->step < 7;
+}
+
+Test(train, stopping_saves) {
+    hst_context *ctx = open_context(1);
+    hst_train_options o = small(100);
+    int saves = 0;
+    run_into_folder(ctx, &o, stop_at_seven, &saves, HST_CANCELLED);
+    cr_expect(saves == 2, "%d files were saved", saves); // last, and for lack of an evaluation the model
+    hst_clear_error(ctx);
+    char path[256];
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    hst_lm *model = hst_lm_load(ctx, path);
+    cr_expect(model, "%s", hst_error(ctx));
+    hst_lm_free(model);
+    hst_close(ctx);
+}
+
+Test(train, options_out_of_range_are_refused_by_name) {
+    hst_context *ctx = open_context(1);
+    hst_corpus *text = story(ctx, 100);
+    for (int i = 0; i < 5; i++) {
+        hst_train_options o = small(10);
+        const char *names[] = {"hidden", "dropout", "lr", "epochs", "length"};
+        if (i == 0) o.hidden = 0;
+        if (i == 1) o.dropout = NAN;
+        if (i == 2) o.lr = -1;
+        if (i == 3) o.steps = 0, o.epochs = 0;
+        if (i == 4) o.length = 100000; // more than the text
+        cr_expect_null(hst_trainer_new(ctx, &o, text, NULL));
+        cr_expect(hst_get_status(ctx) == HST_ERROR_VALUE && strstr(hst_error(ctx), names[i]), "%s", hst_error(ctx));
+        hst_clear_error(ctx);
+    }
+    hst_corpus_free(text);
+    hst_close(ctx);
+}
