@@ -17,8 +17,8 @@ static bool check_arguments(hst_context *ctx, const hst_op *op, hst_tensor *cons
         if (!in[i] && !is_optional(op->inputs[i]))
             hst_fail(ctx, HST_ERROR_VALUE, "%s: argument %s is NULL; only optional arguments may be", op->name, op->inputs[i]);
         if (in[i] && in[i]->ctx != ctx) {
-            hst_fail(ctx, HST_ERROR_STATE, "%s: argument %s belongs to another context", op->name, op->inputs[i]);
-            hst_fail(in[i]->ctx, HST_ERROR_STATE, "%s: argument %s was used in another context", op->name, op->inputs[i]);
+            hst_fail(ctx, HST_ERROR_STATE, "%s: argument %.*s belongs to another context", op->name, HST_ARGUMENT(op->inputs[i]));
+            hst_fail(in[i]->ctx, HST_ERROR_STATE, "%s: argument %.*s was used in another context", op->name, HST_ARGUMENT(op->inputs[i]));
         }
     }
     if (ctx->status == HST_OK && !op->backward && hst_wants_gradient(op, in))
@@ -74,9 +74,8 @@ hst_tensor *hst_call_save(hst_call *call, int slot, hst_dtype dtype, int rank, c
 
 static bool refuse(const hst_call *call, int input, hst_status status, const char *wanted) {
     char have[64];
-    const char *name = call->op->inputs[input];
-    int length = (int)strcspn(name, "?");
-    hst_fail(call->ctx, status, "%s: argument %.*s is %s; %s", call->op->name, length, name, hst_describe(call->in[input], have), wanted);
+    hst_fail(call->ctx, status, "%s: argument %.*s is %s; %s", call->op->name, HST_ARGUMENT(call->op->inputs[input]),
+             hst_describe(call->in[input], have), wanted);
     return false;
 }
 

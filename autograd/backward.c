@@ -52,7 +52,7 @@ static bool check_node(const pass *p, const hst_node *node) {
         return hst_fail(p->ctx, HST_ERROR_STATE, "hst_backward: %s was used up by an earlier hst_backward; hst_backward_keeping leaves the tape in place", op->name), false;
     for (int i = 0; i < HST_MAX_INPUTS; i++)
         if (node->call.in[i] && node->call.in[i]->storage->version != node->in_version[i])
-            return hst_fail(p->ctx, HST_ERROR_STATE, "hst_backward: argument %s of %s was changed in place after it was used", op->inputs[i], op->name), false;
+            return hst_fail(p->ctx, HST_ERROR_STATE, "hst_backward: argument %.*s of %s was changed in place after it was used", HST_ARGUMENT(op->inputs[i]), op->name), false;
     for (int i = 0; i < HST_MAX_OUTPUTS; i++)
         if (node->call.out[i] && node->call.out[i]->storage->version != node->out_version[i])
             return hst_fail(p->ctx, HST_ERROR_STATE, "hst_backward: result %s of %s was changed in place after it was made", op->outputs[i], op->name), false;
@@ -107,8 +107,8 @@ static void check_for_nan(const pass *p, const hst_node *node, hst_tensor *const
     if (hst_has_nan(dy[0]) || hst_has_nan(dy[1])) return;
     for (int k = 0; k < HST_MAX_INPUTS; k++)
         if (dx[k].request != HST_NULL && hst_has_nan(dx[k].into))
-            hst_fail(p->ctx, HST_ERROR_DIVERGED, "%s: its gradient for %s made the first NaN, from a gradient without one", node->call.op->name,
-                     node->call.op->inputs[k]);
+            hst_fail(p->ctx, HST_ERROR_DIVERGED, "%s: its gradient for %.*s made the first NaN, from a gradient without one", node->call.op->name,
+                     HST_ARGUMENT(node->call.op->inputs[k]));
 }
 
 static bool visit(pass *p, int i) {
@@ -172,13 +172,19 @@ static hst_status backward(hst_context *ctx, int count, hst_tensor *const *y, hs
     return ctx->status;
 }
 
+static bool check_given(hst_context *ctx, const char *what, int i, const hst_tensor *t) {
+    if (t && t->ctx == ctx) return true;
+    hst_fail(ctx, t ? HST_ERROR_STATE : HST_ERROR_VALUE, "hst_backward: %s %d %s", what, i, t ? "belongs to another context" : "is NULL");
+    if (t) hst_fail(t->ctx, HST_ERROR_STATE, "hst_backward: %s %d was used in another context", what, i);
+    return false;
+}
+
 hst_status hst_backward_from(hst_context *ctx, int count, hst_tensor *const *y, hst_tensor *const *dy) {
     for (int i = 0; i < count && ctx->status == HST_OK; i++) {
-        if (!y[i] || !dy[i] || y[i]->ctx != ctx || dy[i]->ctx != ctx)
-            return hst_fail(ctx, HST_ERROR_VALUE, "hst_backward_from: pair %d is NULL or belongs to another context", i);
+        if (!check_given(ctx, "root", i, y[i]) || !check_given(ctx, "gradient", i, dy[i])) return ctx->status;
         if (y[i]->rank != dy[i]->rank || memcmp(y[i]->shape, dy[i]->shape, sizeof y[i]->shape)) {
             char a[64], b[64];
-            return hst_fail(ctx, HST_ERROR_SHAPE, "hst_backward_from: gradient %d is %s, its tensor %s; the shapes must agree", i,
+            return hst_fail(ctx, HST_ERROR_SHAPE, "hst_backward: gradient %d is %s, its root %s; the shapes must agree", i,
                             hst_describe(dy[i], a), hst_describe(y[i], b));
         }
     }
@@ -187,7 +193,7 @@ hst_status hst_backward_from(hst_context *ctx, int count, hst_tensor *const *y, 
 
 static hst_status backward_from_one(hst_context *ctx, hst_tensor *loss, bool keeping) {
     if (ctx->status != HST_OK) return ctx->status;
-    if (!loss || loss->ctx != ctx) return hst_fail(ctx, HST_ERROR_VALUE, "hst_backward: the loss is NULL or belongs to another context");
+    if (!check_given(ctx, "root", 0, loss)) return ctx->status;
     char text[64];
     if (hst_count(loss) != 1)
         return hst_fail(ctx, HST_ERROR_SHAPE, "hst_backward: the loss is %s; one element is needed (hst_sum or hst_mean makes one)", hst_describe(loss, text));

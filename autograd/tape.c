@@ -16,12 +16,13 @@ hst_status hst_attach_grad(hst_tensor *t, hst_request request, hst_dtype dtype) 
         return hst_fail(ctx, HST_ERROR_STATE, "hst_attach_grad: this tensor was computed; only a leaf has a gradient of its own (hst_detach makes one)");
     hst_unretain(t->grad);
     t->grad = NULL;
-    t->request = request;
+    t->request = HST_NULL;
     if (request == HST_NULL) return HST_OK;
     hst_category category = ctx->category;
     ctx->category = HST_GRADIENTS;
     t->grad = hst_own(hst_zeros(ctx, dtype, t->rank, t->shape));
     ctx->category = category;
+    if (t->grad) t->request = request;
     return ctx->status;
 }
 

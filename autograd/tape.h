@@ -4,6 +4,10 @@
 #define HST_TAPE_H
 
 #include "autograd/op.h"
+#include <string.h>
+
+// An argument's name in an error sentence, without the "?" of an optional one; for "%.*s".
+#define HST_ARGUMENT(name) (int)strcspn((name), "?"), (name)
 
 // Where the gradient of a node's input goes: to an output of an earlier node, to a leaf, or (both zero) nowhere.
 typedef struct hst_origin {

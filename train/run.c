@@ -4,8 +4,8 @@
 #include <time.h>
 #include "train/trainer.h"
 
-enum { MEASURED_STEPS = 40, MEASURED_BYTES = 16384, EVALUATIONS = 8 };
-static const double SAVE_SECONDS = 60, HEADROOM = 0.97; // of a planned duration; the rest is for saving and noise
+enum { UNTIMED_STEPS = 3, MEASURED_STEPS = 40, MEASURED_BYTES = 16384, EVALUATIONS = 8 };
+static const double SAVE_SECONDS = 60, HEADROOM = 0.97, EVALUATION_SHARE = 0.05; // the latter two of a planned duration
 
 double hst_seconds(void) {
     struct timespec now;
@@ -19,7 +19,6 @@ typedef struct run {
     bool (*progress)(const hst_progress *progress, void *user);
     void *user;
     double began, saved; // seconds
-    int64_t eval_every;
     bool stopped; // progress said so
 } run;
 
@@ -27,7 +26,7 @@ static void report(run *r, hst_event event, const char *path) {
     hst_trainer *t = r->t;
     double per_step = (double)(t->options.batch * t->options.length);
     hst_progress p = {
-        .event = event, .step = t->step, .steps = t->options.steps, .parameters = hst_parameter_elements(t->model->parameters),
+        .event = event, .step = t->step, .steps = t->options.steps, .eval_every = t->options.eval_every, .parameters = hst_parameter_elements(t->model->parameters),
         .epoch = (double)t->step / (double)hst_stream_epoch_batches(t->stream), .loss = t->loss, .smooth_loss = t->smooth_loss,
         .rate = t->rate, .norm = t->norm, .tokens_per_second = t->step_seconds > 0 ? per_step / t->step_seconds : 0,
         .seconds = hst_seconds() - r->began, .validation = t->validation, .best = t->best, .path = path,
@@ -37,38 +36,50 @@ static void report(run *r, hst_event event, const char *path) {
 
 // ---- the plan ----
 
-// How many steps fit into options.seconds: a throw-away trainer measures a step, and a short text an evaluation. The real
-// trainer is not touched, so the run is the same as one started with that number of steps.
-static bool measure(run *r, int64_t *steps) {
-    hst_trainer *t = r->t;
-    hst_train_options o = t->options;
-    o.steps = INT32_MAX;
-    hst_trainer *copy = hst_trainer_new(t->ctx, &o, t->text, NULL);
-    double step_began = 0, limit = 0.05 * o.seconds, nats, evaluation = 0;
+// Seconds that a step takes, by a throw-away trainer: the real one is not touched, so the run is the same as one started
+// with the number of steps that comes out of this.
+static double measure_step(run *r, hst_trainer *copy) {
+    double began = 0, limit = 0.05 * r->t->options.seconds;
     int64_t timed = 0;
-    while (copy && timed < MEASURED_STEPS && hst_trainer_step(copy, NULL) == HST_OK) {
-        if (copy->step == 3) step_began = hst_seconds(); // the first steps ask the system for memory
-        timed = copy->step - 3;
+    while (timed < MEASURED_STEPS && hst_trainer_step(copy, NULL) == HST_OK) {
+        if (copy->step == UNTIMED_STEPS) began = hst_seconds(); // the first steps ask the system for memory
+        timed = copy->step - UNTIMED_STEPS;
         if (timed > 0 && hst_seconds() - r->began > limit) break;
     }
-    double step = timed > 0 ? (hst_seconds() - step_began) / (double)timed : 1;
-    if (copy && t->held_out && t->ctx->status == HST_OK) {
-        int64_t size = hst_corpus_size(t->held_out), part = size < MEASURED_BYTES ? size : MEASURED_BYTES;
-        double began = hst_seconds();
-        hst_lm_evaluate(copy->model, hst_corpus_bytes(t->held_out), part, 0, &nats);
-        evaluation = (hst_seconds() - began) * (double)size / (double)part;
-    }
+    return timed > 0 ? (hst_seconds() - began) / (double)timed : 1;
+}
+
+// Seconds that an evaluation takes, from a short text.
+static double measure_evaluation(run *r, hst_trainer *copy) {
+    const hst_corpus *text = r->t->held_out;
+    if (!text || r->t->ctx->status != HST_OK) return 0;
+    int64_t size = hst_corpus_size(text), part = size < MEASURED_BYTES ? size : MEASURED_BYTES;
+    double nats, began = hst_seconds();
+    hst_lm_evaluate(copy->model, hst_corpus_bytes(text), part, 0, &nats);
+    return (hst_seconds() - began) * (double)size / (double)part;
+}
+
+// How many steps, and how far apart evaluations, fill options.seconds; evaluations take at most a share of it.
+static bool measure(run *r) {
+    hst_train_options *o = &r->t->options, measured = *o;
+    measured.steps = INT32_MAX;
+    hst_trainer *copy = hst_trainer_new(r->t->ctx, &measured, r->t->text, NULL);
+    if (!copy) return false;
+    double step = measure_step(r, copy), evaluation = measure_evaluation(r, copy);
     hst_trainer_free(copy);
-    double evaluations = o.eval_every > 0 ? 1 : EVALUATIONS, left = HEADROOM * o.seconds - (hst_seconds() - r->began) - evaluations * evaluation;
-    if (o.eval_every > 0) step += evaluation / (double)o.eval_every;
-    *steps = left > step ? (int64_t)(left / step) : 1;
-    return t->ctx->status == HST_OK;
+    double count = evaluation > 0 ? fmax(1, fmin(EVALUATIONS, floor(EVALUATION_SHARE * o->seconds / evaluation))) : EVALUATIONS;
+    double left = HEADROOM * o->seconds - (hst_seconds() - r->began);
+    if (o->eval_every > 0) step += evaluation / (double)o->eval_every;
+    else left -= count * evaluation;
+    o->steps = left > step ? (int64_t)(left / step) : 1;
+    if (o->eval_every == 0) o->eval_every = (int64_t)ceil((double)o->steps / count);
+    return r->t->ctx->status == HST_OK;
 }
 
 static bool plan(run *r) {
     hst_train_options *o = &r->t->options;
-    if (o->steps == 0 && !measure(r, &o->steps)) return false;
-    r->eval_every = o->eval_every > 0 ? o->eval_every : (o->steps + EVALUATIONS - 1) / EVALUATIONS;
+    if (o->steps == 0 && !measure(r)) return false;
+    if (o->eval_every == 0) o->eval_every = (o->steps + EVALUATIONS - 1) / EVALUATIONS;
     report(r, HST_EVENT_PLAN, NULL);
     return true;
 }
@@ -102,7 +113,7 @@ static bool step(run *r) {
     double took = hst_seconds() - began;
     t->step_seconds = t->step <= 3 ? took : t->step_seconds + 0.05 * (took - t->step_seconds);
     report(r, HST_EVENT_STEP, NULL);
-    bool last = t->step == t->options.steps, evaluated = last || t->step % r->eval_every == 0;
+    bool last = t->step == t->options.steps, evaluated = last || t->step % t->options.eval_every == 0;
     if (evaluated && !r->stopped && !evaluate(r)) return false;
     bool due = t->options.save_every > 0 ? t->step % t->options.save_every == 0 : evaluated && hst_seconds() - r->saved > SAVE_SECONDS;
     return last || r->stopped || !due || save(r, false);

@@ -43,7 +43,7 @@ typedef struct hst_train_options {
     double weight_decay;          // on matrices, 0.3
     double momentum;              // of SGD, 0.9
     // reports
-    int64_t eval_every; // steps; 0: eight times a run
+    int64_t eval_every; // steps; 0: eight times a run, or fewer in a short one; the plan fills it in
     int64_t save_every; // steps; 0: after each evaluation, at most once a minute, and at the end
     uint64_t seed;      // 1
 } hst_train_options;
@@ -61,6 +61,7 @@ typedef enum hst_event {
 typedef struct hst_progress {
     hst_event event;
     int64_t step, steps;      // done, planned
+    int64_t eval_every;       // planned
     int64_t parameters;       // numbers in the model
     double epoch;             // how often the text has been read
     double loss;              // nats a symbol, of this step

@@ -1,8 +1,8 @@
 // blocks.h: what the fast kernels share beside vectors: how work is cut into tasks, and sums in double.
 //
-// A task is a block of elements, rows or columns, and it owns its outputs. Where many blocks add to one sum, each leaves a
-// partial sum of its own, and add_partials puts them together in the order of the blocks. How large a block is depends on
-// the shape alone; hence the same bits for any number of threads.
+// A task is a block of elements, rows or columns, and it owns its outputs. Where many blocks add to one sum, each
+// leaves a partial sum of its own, and add_partials puts them together in the order of the blocks. How large a block is
+// depends on the shape alone; hence the same bits for any number of threads.
 #ifndef HST_BLOCKS_H
 #define HST_BLOCKS_H
 
@@ -35,6 +35,10 @@ INLINE int64_t sum_rows(int64_t rows) {
 // How many vectors hold n elements.
 INLINE int64_t vectors(int64_t n) { return divide_up(n, VL); }
 
+INLINE hst_source as_source(hst_target t) { return (hst_source){t.data, t.dtype}; }
+INLINE hst_source from_f32(const float *x) { return (hst_source){x, HST_F32}; }
+INLINE hst_target to_f32(float *x) { return (hst_target){x, HST_F32, false}; }
+
 // As get and put of vector.h, for what may be absent.
 INLINE vf get_or(hst_source s, int64_t i, int64_t n, float otherwise) {
     return s.data ? get(s, i, n) : splat(otherwise);
@@ -51,8 +55,10 @@ INLINE vi lane_numbers(void) {
     return lanes;
 }
 
-// x, with 0 in the lanes from n on.
-INLINE vf first_lanes(vf x, int64_t n) { return n < VL ? pick(lane_numbers() < (int32_t)n, x, splat(0)) : x; }
+// The first n lanes of x; the rest are `otherwise`.
+INLINE vf first_lanes(vf x, int64_t n, float otherwise) {
+    return n < VL ? pick(lane_numbers() < (int32_t)n, x, splat(otherwise)) : x;
+}
 
 // ---- sums in double ----
 
@@ -71,7 +77,8 @@ INLINE double total(wide x) { return sum_of_lanes(x.low + x.high); }
 
 // sum[v] = columns j + v VL .. of x, summed over rows[begin .. end), or over all rows begin .. end if `rows` is NULL.
 // `count` <= 4 is a constant; the last vector has n columns (all VL if n is greater).
-INLINE void sum_columns(hst_source x, int64_t width, const int64_t *rows, range r, int64_t j, int64_t n, wide *sum, int count) {
+INLINE void sum_columns(hst_source x, int64_t width, const int64_t *rows, range r, int64_t j, int64_t n, wide *sum,
+                        int count) {
     UNROLL for (int v = 0; v < count; v++) sum[v] = (wide){{0}, {0}};
     for (int64_t i = r.begin; i < r.end; i++) {
         int64_t at = (rows ? rows[i] : i) * width + j;
@@ -81,18 +88,21 @@ INLINE void sum_columns(hst_source x, int64_t width, const int64_t *rows, range 
 
 // y[i] (+)= sum, rounded once.
 INLINE void put_sum(hst_target y, int64_t i, double sum) {
-    hst_store(y, i, y.add ? sum + hst_load((hst_source){y.data, y.dtype}, i) : sum);
+    hst_store(y, i, y.add ? sum + hst_load(as_source(y), i) : sum);
 }
 INLINE void put_sums(hst_target y, int64_t i, wide sum, int64_t n) {
     double lanes[VL];
     memcpy(lanes, &sum, sizeof lanes);
+    float *f32 = y.dtype == HST_F32 ? (float *)y.data + i : NULL;
     for (int64_t l = 0; l < n && l < VL; l++)
-        if (y.dtype == HST_F32) ((float *)y.data)[i + l] = (float)(y.add ? lanes[l] + ((float *)y.data)[i + l] : lanes[l]);
-        else put_sum(y, i + l, lanes[l]);
+        if (f32)
+            f32[l] = (float)(y.add ? lanes[l] + f32[l] : lanes[l]);
+        else
+            put_sum(y, i + l, lanes[l]);
 }
 
-// y[offset + j] (+)= factor * sum of partial[block * stride][j] over the blocks, for j < width; a vector of partial sums
-// covers VL columns.
+// y[offset + j] (+)= factor * sum of partial[block * stride][j] over the blocks, for j < width; a vector of partial
+// sums covers VL columns.
 static inline void add_partials(const wide *partial, int64_t blocks, int64_t stride, double factor, hst_target y,
                                 int64_t offset, int64_t width) {
     if (!y.data) return;
@@ -110,8 +120,8 @@ static inline bool check_indices(hst_context *ctx, const char *what, hst_source 
     for (int64_t i = 0; i < count; i++) {
         int64_t id = hst_index_at(ids, i);
         if (id >= 0 && id < limit) continue;
-        hst_fail(ctx, HST_ERROR_VALUE, "%s %lld at position %lld is not in 0 .. %lld", what, (long long)id, (long long)i,
-                 (long long)limit - 1);
+        hst_fail(ctx, HST_ERROR_VALUE, "%s %lld at position %lld is not in 0 .. %lld", what, (long long)id,
+                 (long long)i, (long long)limit - 1);
         return false;
     }
     return true;

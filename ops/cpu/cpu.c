@@ -1,6 +1,6 @@
 // cpu.c: chooses among the CPU's backends: the naive kernels, and the fast ones compiled for each instruction set.
-#include "tensor/backend.h"
 #include <string.h>
+#include "tensor/backend.h"
 
 extern const hst_backend hst_backend_naive; // ops/cpu/naive.c
 #ifndef HST_REAL_DOUBLE

@@ -7,13 +7,16 @@
 #include <math.h>
 
 // ---- copy ----
-// A strided space is copied in runs along its last axis. Where neighbours there are not neighbours in memory, the runs are
-// short and the axis before the last goes round inside: a transposition then works on a few cache lines at a time.
+// A strided space is copied in runs along its last axis. Where neighbours there are not neighbours in memory, the runs
+// are short and the axis before the last goes round inside: a transposition then works on a few cache lines at a time.
 
 typedef struct copy_job {
-    hst_copy space;                  // with as few axes as possible
-    int64_t run, runs, rows, in_all; // length of a run, runs in the last axis, extent of the axis before it, runs in all
-    int64_t task_runs;
+    hst_copy space;  // with as few axes as possible
+    int64_t run;     // elements in a run
+    int64_t runs;    // in the last axis
+    int64_t rows;    // in the axis before it
+    int64_t in_all;  // runs in the whole space
+    int64_t in_task; // runs in one task
 } copy_job;
 
 static bool is_integer(hst_dtype t) { return t == HST_U8 || t == HST_I32 || t == HST_I64; }
@@ -22,7 +25,7 @@ static bool is_vector(hst_dtype t) { return t == HST_F32 || t == HST_F16 || t ==
 // to[i] (+)= value, exact, and saturating at the ends of the type
 static void put_integer(hst_target to, int64_t i, int64_t value) {
     int64_t sum = value;
-    if (to.add && __builtin_add_overflow(hst_index_at((hst_source){to.data, to.dtype}, i), value, &sum))
+    if (to.add && __builtin_add_overflow(hst_index_at(as_source(to), i), value, &sum))
         sum = value < 0 ? INT64_MIN : INT64_MAX;
     if (to.dtype == HST_I64)
         ((int64_t *)to.data)[i] = sum;
@@ -40,7 +43,8 @@ static void copy_f32(float *to, int64_t to_stride, const float *from, int64_t fr
 }
 
 // n elements, the first at from[i] and to[j]
-static void copy_run(hst_source from, int64_t i, int64_t from_stride, hst_target to, int64_t j, int64_t to_stride, int64_t n) {
+static void copy_run(hst_source from, int64_t i, int64_t from_stride, hst_target to, int64_t j, int64_t to_stride,
+                     int64_t n) {
     bool adjacent = from_stride == 1 && to_stride == 1;
     size_t size = hst_dtype_size(from.dtype);
     if (adjacent && from.dtype == to.dtype && !to.add)
@@ -59,7 +63,7 @@ static void copy_task(void *arg, int64_t task) {
     const copy_job *job = arg;
     const hst_copy *s = &job->space;
     int last = s->rank - 1;
-    for (range r = part(task, job->task_runs, job->in_all); r.begin < r.end; r.begin++) {
+    for (range r = part(task, job->in_task, job->in_all); r.begin < r.end; r.begin++) {
         int64_t index = r.begin / job->rows, row = r.begin % job->rows, start = index % job->runs * job->run;
         int64_t from = start * s->from_stride[last], to = start * s->to_stride[last];
         if (last > 0) from += row * s->from_stride[last - 1], to += row * s->to_stride[last - 1];
@@ -99,8 +103,8 @@ bool KERNEL(copy)(hst_context *ctx, const hst_copy *args) {
     job.rows = last > 0 ? s->shape[last - 1] : 1;
     job.in_all = job.rows * job.runs;
     for (int axis = 0; axis < last - 1; axis++) job.in_all *= s->shape[axis];
-    job.task_runs = task_rows(job.run < s->shape[last] ? job.run : s->shape[last]);
-    hst_parallel(ctx, divide_up(job.in_all, job.task_runs), copy_task, &job);
+    job.in_task = task_rows(job.run < s->shape[last] ? job.run : s->shape[last]);
+    hst_parallel(ctx, divide_up(job.in_all, job.in_task), copy_task, &job);
     return true;
 }
 

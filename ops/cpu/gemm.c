@@ -1,21 +1,23 @@
 // gemm.c: the matrix multiply C (M,N) (+)= A (M,K) B (K,N) + bias, hst_gemm in tensor/backend.h.
 //
-//   C is cut into blocks of at most MC rows and NC columns; a thread takes one after the other:
-//     for each KC terms of the sum over K:
-//       pack A: the block's rows, in panels of VL              (stays in L2)
-//       for each GROUP columns:
-//         pack B: panels of NR columns                         (stays in L2)
-//         for each panel, for each MR rows: micro-kernel -> tile -> C
+//   for each SLAB of columns, for which B fits into the last-level cache:
+//     all threads pack B: panels of NR columns                         (B is packed once)
+//     blocks of at most MC rows; a thread takes one after the other:
+//       for each KC terms of the sum over K:
+//         pack A: the block's rows, in panels of VL                    (stays in L2)
+//         for each panel of B                                          (stays in L1)
+//           for each MR rows: micro-kernel -> tile -> C
 //
-// A panel holds, for every k, its rows of A (or columns of B) side by side in f32, whatever the operand's dtype and strides
-// (gemm_pack.h), so that there is one micro-kernel for all.
+// A panel holds, for every k, its rows of A (or columns of B) side by side in f32, whatever the operand's dtype and
+// strides (gemm_pack.h), so that there is one micro-kernel for all.
 //
-// The bits of C depend on K alone. An element is ((old value + bias) + s0) + s1 + ..., where s0, s1, ... are the sums of KC
-// terms each, formed by one multiply_add after the other; all in fp32, rounded to C's dtype once. No block, edge, tile or
-// thread changes that order: a row computed alone has the bits that it has in a batch.
+// The order of a sum depends on K alone. An element is ((old value + bias) + s0) + s1 + ..., where s0, s1, ... are the
+// sums of KC terms each, formed by one multiply_add after the other; all in fp32, rounded to C's dtype once. No block,
+// edge, tile or thread changes that: a row computed alone has the bits that it has in a batch.
+#include <stdatomic.h>
+#include "ops/cpu/blocks.h"
 #include "ops/cpu/gemm_pack.h"
 #include "ops/cpu/kernels.h"
-#include <stdatomic.h>
 
 // MR x NV accumulators, NV vectors of B and one of A fill the registers.
 #if defined __AVX512F__
@@ -25,10 +27,9 @@ enum { MR = 4, NV = 3 };
 #else
 enum { MR = 2, NV = 3 };
 #endif
-enum { NR = NV * VL, KC = 256, MC = 256, GROUP = 4 * NR, NC = 32 * NR };
+enum { NR = NV * VL, KC = 256, MC = 128, SLAB_FLOATS = 1 << 21, STRIP = 32 };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t divide_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 static int64_t round_up(int64_t n, int64_t to) { return divide_up(n, to) * to; }
 
 // ---- the micro-kernel: tile (rows, NR) = a panel of A times a panel of B whose rows are b_row apart ----
@@ -60,145 +61,193 @@ static micro_kernel *kernel_for(int64_t rows, int64_t columns) {
     return (rows == 1 ? one : many)[(columns - 1) / VL];
 }
 
-// ---- one block of C ----
+// ---- the job of all threads ----
 
-typedef struct block {
-    int64_t i, j, rows, columns; // where in C
-    bool first, last;            // of the blocks of K
-    float *packed_a, *packed_b;
-    float *sums; // (rows, columns) between two blocks of K
-} block;
+typedef struct job {
+    const hst_gemm *g;
+    int64_t j, columns;              // the slab
+    int64_t rows, width;             // of a block of C
+    int64_t down, across;            // how many blocks
+    _Atomic int64_t next;            // the first block that nobody has taken
+    float *packed_b;                 // the slab's; NULL: each block packs what it needs, or reads B as it lies there
+    float *own;                      // every thread's packed A, and one panel of B or sums
+    int64_t packed_a, panel, sums;   // its parts, in floats
+} job;
 
-// Adds a tile, which belongs at (i, j) of the block.
-INLINE void add_as(const hst_gemm *g, const block *b, int64_t i, int64_t j, const float *tile, hst_dtype dtype) {
-    hst_target c = {g->c.data, dtype, false};
-    hst_source old = {g->c.data, dtype};
-    int64_t columns = smaller(NR, b->columns - j);
-    for (int64_t row = 0; row < MR && i + row < b->rows; row++)
-        for (int64_t v = 0; v < columns; v += VL) {
-            int64_t n = columns - v, at = (b->i + i + row) * g->c_row + b->j + j + v;
-            int64_t sum_at = (i + row) * b->columns + j + v;
-            vf x = splat(0);
-            if (!b->first) x = load_n(b->sums + sum_at, HST_F32, n);
-            if (b->first && g->c.add) x = get(old, at, n);
-            if (b->first && g->bias.data) x += get(g->bias, b->j + j + v, n);
-            x += load(tile + row * NR + v, HST_F32);
-            if (b->last) put(c, at, x, n);
-            else store_n(b->sums + sum_at, HST_F32, x, n);
+// ---- packing B: the panel at column j, terms from k on, starts at k * width of the slab + j * terms ----
+
+static int64_t terms_from(const hst_gemm *g, int64_t k) { return smaller(KC, g->k - k); }
+
+// Packs rows k .. k + rows of the panel at column j of the slab.
+static void pack_panel(const job *w, float *panel, int64_t j, int64_t k, int64_t rows) {
+    const hst_gemm *g = w->g;
+    int64_t columns = smaller(NR, w->columns - j);
+    panel_source source = {g->b, k * g->b_row + (w->j + j) * g->b_col, g->b_col, g->b_row};
+    pack(panel, round_up(columns, VL), source, columns, rows);
+}
+
+// Where rows of B are contiguous, STRIP of them are read along their whole length: a panel takes a line or two of each.
+static void pack_strip(void *arg, int64_t task) {
+    const job *w = arg;
+    int64_t slab = round_up(w->columns, VL), k = task * STRIP, block = k / KC * KC, terms = terms_from(w->g, block);
+    int64_t rows = smaller(STRIP, w->g->k - k);
+    for (int64_t row = k; row < k + rows; row += 8)
+        for (int64_t j = 0; j < w->columns; j += NR) {
+            int64_t width = round_up(smaller(NR, w->columns - j), VL);
+            pack_panel(w, w->packed_b + block * slab + j * terms + (row - block) * width, j, row, smaller(8, k + rows - row));
         }
 }
 
-static void add_tile(const hst_gemm *g, const block *b, int64_t i, int64_t j, const float *tile) {
-    switch (g->c.dtype) { // constants select the code
-    case HST_F16: add_as(g, b, i, j, tile, HST_F16); break;
-    case HST_BF16: add_as(g, b, i, j, tile, HST_BF16); break;
-    default: add_as(g, b, i, j, tile, HST_F32);
+static void pack_columns(void *arg, int64_t task) {
+    const job *w = arg;
+    int64_t slab = round_up(w->columns, VL), j = task * NR;
+    for (int64_t k = 0; k < w->g->k; k += KC) {
+        int64_t terms = terms_from(w->g, k);
+        pack_panel(w, w->packed_b + k * slab + j * terms, j, k, terms);
     }
 }
 
-static void pack_a(const hst_gemm *g, const block *b, int64_t k, int64_t terms) {
+static void pack_b(hst_context *ctx, job *w) {
+    if (w->g->b_col == 1) hst_parallel(ctx, divide_up(w->g->k, STRIP), pack_strip, w);
+    else hst_parallel(ctx, divide_up(w->columns, NR), pack_columns, w);
+}
+
+// ---- one block of C ----
+
+typedef struct block {
+    int64_t i, j, rows, columns; // where in C, j from the start of the slab
+    bool first, last;            // of the blocks of K
+    float *packed_a, *panel, *sums;
+} block;
+
+// Adds a tile, which belongs at (i, j) of the block. Between blocks of K the sum waits in C if C is f32, else in sums.
+INLINE void add_as(const job *w, const block *b, int64_t i, int64_t j, const float *tile, hst_dtype dtype) {
+    const hst_gemm *g = w->g;
+    int64_t columns = smaller(NR, b->columns - j), first_column = w->j + b->j + j;
+    for (int64_t row = 0; row < MR && i + row < b->rows; row++)
+        for (int64_t v = 0; v < columns; v += VL) {
+            int64_t n = columns - v, at = (b->i + i + row) * g->c_row + first_column + v;
+            float *sum = dtype == HST_F32 ? (float *)g->c.data + at : b->sums + (i + row) * w->width + j + v;
+            vf x = splat(0);
+            if (!b->first) x = load_n(sum, HST_F32, n);
+            else if (g->c.add) x = get((hst_source){g->c.data, dtype}, at, n);
+            if (b->first && g->bias.data) x += get(g->bias, first_column + v, n);
+            x += load(tile + row * NR + v, HST_F32);
+            if (b->last) put((hst_target){g->c.data, dtype, false}, at, x, n);
+            else store_n(sum, HST_F32, x, n);
+        }
+}
+
+static void add_tile(const job *w, const block *b, int64_t i, int64_t j, const float *tile) {
+    switch (w->g->c.dtype) { // constants select the code
+    case HST_F16: add_as(w, b, i, j, tile, HST_F16); break;
+    case HST_BF16: add_as(w, b, i, j, tile, HST_BF16); break;
+    default: add_as(w, b, i, j, tile, HST_F32);
+    }
+}
+
+// Asks for the lines of C that a tile will be added to, while the micro-kernel computes it.
+static void prefetch_tile(const hst_gemm *g, int64_t i, int64_t j, int64_t rows) {
+    size_t size = size_of(g->c.dtype);
+    const char *c = (const char *)g->c.data + (size_t)(i * g->c_row + j) * size;
+    for (int64_t row = 0; row < rows; row++, c += (size_t)g->c_row * size)
+        for (size_t line = 0; line < NR * size; line += 64) __builtin_prefetch(c + line, 1);
+}
+
+// The panel of B at column j of the block and terms from k on; *row gets the distance of its rows.
+static const float *find_panel(const job *w, const block *b, int64_t j, int64_t k, int64_t terms, int64_t *row) {
+    const hst_gemm *g = w->g;
+    int64_t columns = smaller(NR, b->columns - j);
+    *row = round_up(columns, VL);
+    if (w->packed_b) return w->packed_b + k * round_up(w->columns, VL) + (b->j + j) * terms;
+    if (g->b.dtype == HST_F32 && g->b_col == 1 && columns % VL == 0) { // as good as packed
+        *row = g->b_row;
+        return (const float *)g->b.data + k * g->b_row + w->j + b->j + j;
+    }
+    pack_panel(w, b->panel, b->j + j, k, terms);
+    return b->panel;
+}
+
+// Adds KC terms, from k on, to the block.
+static void add_terms(const job *w, const block *b, int64_t k) {
+    const hst_gemm *g = w->g;
+    int64_t terms = terms_from(g, k), panel_row;
+    float tile[MR * NR] __attribute__((aligned(64)));
     for (int64_t i = 0; i < b->rows; i += VL) {
         panel_source rows = {g->a, (b->i + i) * g->a_row + k * g->a_col, g->a_row, g->a_col};
         pack(b->packed_a + i * terms, VL, rows, b->rows - i, terms);
     }
-}
-
-// Packs a group of columns, from j of the block on. Where columns are adjacent, a few rows at a time are read along all
-// panels: for B's rows may be pages apart, and a panel takes a line or two of each.
-static void pack_b(const hst_gemm *g, const block *b, int64_t j, int64_t k, int64_t terms) {
-    int64_t columns = smaller(GROUP, b->columns - j), step = g->b_col == 1 ? 8 : terms;
-    for (int64_t t = 0; t < terms; t += step)
-        for (int64_t p = 0; p < columns; p += NR) {
-            int64_t width = round_up(smaller(NR, columns - p), VL);
-            panel_source source = {g->b, (k + t) * g->b_row + (b->j + j + p) * g->b_col, g->b_col, g->b_row};
-            pack(b->packed_b + p * terms + t * width, width, source, columns - p, smaller(step, terms - t));
-        }
-}
-
-// For a single tile of rows packing is not worth it, if whole vectors of B can be used as they lie there.
-static bool lies_packed(const hst_gemm *g, const block *b) {
-    return b->rows <= MR && g->b.dtype == HST_F32 && g->b_col == 1 && b->columns % VL == 0;
-}
-
-// Adds KC terms, from k on, to the block.
-static void add_terms(const hst_gemm *g, const block *b, int64_t k) {
-    int64_t terms = smaller(KC, g->k - k);
-    float tile[MR * NR] __attribute__((aligned(64)));
-    pack_a(g, b, k, terms);
     for (int64_t j = 0; j < b->columns; j += NR) {
-        int64_t columns = smaller(NR, b->columns - j), panel_row = round_up(columns, VL);
-        const float *panel = b->packed_b + j % GROUP * terms;
-        if (lies_packed(g, b)) {
-            panel = (const float *)g->b.data + k * g->b_row + b->j + j;
-            panel_row = g->b_row;
-        } else if (j % GROUP == 0) {
-            pack_b(g, b, j, k, terms);
-        }
+        const float *panel = find_panel(w, b, j, k, terms, &panel_row);
         for (int64_t i = 0; i < b->rows; i += MR) {
             const float *a = b->packed_a + i / VL * VL * terms + i % VL;
-            kernel_for(b->rows - i, columns)(terms, a, panel, panel_row, tile);
-            add_tile(g, b, i, j, tile);
+            prefetch_tile(g, b->i + i, w->j + b->j + j, smaller(MR, b->rows - i));
+            kernel_for(b->rows - i, smaller(NR, b->columns - j))(terms, a, panel, panel_row, tile);
+            add_tile(w, b, i, j, tile);
         }
     }
 }
-
-// ---- all blocks ----
-
-typedef struct job {
-    const hst_gemm *g;
-    int64_t rows, columns;            // of a block
-    int64_t down, across;             // how many blocks
-    _Atomic int64_t next;             // the first block that nobody has taken
-    float *workspace;                 // every thread's
-    int64_t packed_a, packed_b, sums; // its parts, in floats
-} job;
 
 // One thread's part: blocks, for as long as there are any.
 static void take_blocks(void *arg, int64_t task) {
     job *w = arg;
-    const hst_gemm *g = w->g;
-    float *own = w->workspace + task * (w->packed_a + w->packed_b + w->sums);
+    float *own = w->own + task * (w->packed_a + w->panel + w->sums);
     for (int64_t n; (n = atomic_fetch_add(&w->next, 1)) < w->down * w->across;) {
-        block b = {.i = n / w->across * w->rows, .j = n % w->across * w->columns, .packed_a = own};
-        b.rows = smaller(w->rows, g->m - b.i);
-        b.columns = smaller(w->columns, g->n - b.j);
-        b.packed_b = own + w->packed_a;
-        b.sums = b.packed_b + w->packed_b;
+        block b = {.i = n / w->across * w->rows, .j = n % w->across * w->width, .packed_a = own, .panel = own + w->packed_a};
+        b.sums = b.panel + w->panel;
+        b.rows = smaller(w->rows, w->g->m - b.i);
+        b.columns = smaller(w->width, w->columns - b.j);
         b.first = true;
-        for (int64_t k = 0; b.first || k < g->k; k += KC, b.first = false) { // once even if there are no terms
-            b.last = k + KC >= g->k;
-            add_terms(g, &b, k);
+        for (int64_t k = 0; b.first || k < w->g->k; k += KC, b.first = false) { // once even if there are no terms
+            b.last = k + KC >= w->g->k;
+            add_terms(w, &b, k);
         }
     }
 }
 
-// Cuts C into blocks: large ones, which share more of the packing, but two for each thread if they are not too small.
+// ---- the whole product ----
+
+// Cuts a slab into blocks, two at least for each thread if they are not too small.
 static void cut(job *w, int threads) {
     w->rows = MC;
-    w->columns = NC;
+    w->width = round_up(w->columns, NR);
     for (;;) {
         w->down = divide_up(w->g->m, w->rows);
-        w->across = divide_up(w->g->n, w->columns);
+        w->across = divide_up(w->columns, w->width);
         if (w->down * w->across >= 2 * threads) break;
-        if (w->columns > NC / 4) w->columns /= 2;
-        else if (w->rows > MC / 4) w->rows /= 2;
+        if (w->rows > MC / 4 && w->g->m > MC / 4) w->rows /= 2;
+        else if (w->width > 4 * NR) w->width = round_up(w->width / 2, NR);
         else break;
     }
     w->rows = round_up(divide_up(w->g->m, w->down), VL);
-    w->columns = round_up(divide_up(w->g->n, w->across), NR);
+}
+
+static bool multiply_slab(hst_context *ctx, job *w) {
+    const hst_gemm *g = w->g;
+    int threads = hst_thread_count(ctx);
+    cut(w, threads);
+    int64_t terms = smaller(KC, g->k), tasks = smaller(threads, w->down * w->across);
+    bool shared = g->m > MR; // a panel that is used for one tile is not worth a round of its own
+    int64_t slab = shared ? round_up(w->columns, VL) * g->k : 0;
+    w->packed_a = w->rows * terms;
+    w->panel = shared ? 0 : NR * terms;
+    w->sums = g->k > KC && g->c.dtype != HST_F32 ? w->rows * w->width : 0;
+    float *workspace = hst_workspace(ctx, sizeof(float) * (size_t)(slab + tasks * (w->packed_a + w->panel + w->sums)));
+    if (!workspace) return false;
+    w->packed_b = shared ? workspace : NULL;
+    w->own = workspace + slab;
+    if (shared) pack_b(ctx, w);
+    hst_parallel(ctx, tasks, take_blocks, w);
+    hst_workspace_free(ctx, workspace);
+    return true;
 }
 
 bool KERNEL(gemm)(hst_context *ctx, const hst_gemm *g) {
-    if (g->m == 0 || g->n == 0) return true;
-    job w = {.g = g};
-    cut(&w, hst_thread_count(ctx));
-    int64_t terms = smaller(KC, g->k), tasks = smaller(hst_thread_count(ctx), w.down * w.across);
-    w.packed_a = w.rows * terms;
-    w.packed_b = smaller(GROUP, w.columns) * terms;
-    w.sums = g->k > KC ? w.rows * w.columns : 0;
-    w.workspace = hst_workspace(ctx, sizeof(float) * (size_t)(tasks * (w.packed_a + w.packed_b + w.sums)));
-    if (!w.workspace) return false;
-    hst_parallel(ctx, tasks, take_blocks, &w);
-    hst_workspace_free(ctx, w.workspace);
+    if (g->m == 0) return true;
+    int64_t most = smaller(round_up(g->n, NR), round_up(SLAB_FLOATS / (g->k > 0 ? g->k : 1) + 1, NR));
+    for (int64_t j = 0; j < g->n; j += most) {
+        job w = {.g = g, .j = j, .columns = smaller(most, g->n - j)};
+        if (!multiply_slab(ctx, &w)) return false;
+    }
     return true;
 }

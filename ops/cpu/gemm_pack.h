@@ -1,5 +1,5 @@
-// gemm_pack.h: brings a part of a matrix, of any dtype and strides, into the order in which gemm.c's micro-kernel reads it.
-// Both operands are packed by the same code: the lanes of a panel are rows of A, or columns of B.
+// gemm_pack.h: brings a part of a matrix, of any dtype and strides, into the order in which gemm.c's micro-kernel reads
+// it. Both operands are packed by the same code: the lanes of a panel are rows of A, or columns of B.
 #ifndef HST_GEMM_PACK_H
 #define HST_GEMM_PACK_H
 

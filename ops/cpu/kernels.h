@@ -1,5 +1,5 @@
-// kernels.h: every fast kernel, under its name for the instruction set being compiled: KERNEL(gemm) is hst_gemm_avx2 when
-// HST_ISA is avx2. The files of this folder are compiled once for each, except cpu.c and naive*.c, which exist once.
+// kernels.h: every fast kernel, under its name for the instruction set being compiled: KERNEL(gemm) is hst_gemm_avx2
+// when HST_ISA is avx2. The files of this folder are compiled once for each, except cpu.c and naive*.c, which exist once.
 // What a kernel computes stands at its struct in tensor/backend.h; table.c collects them.
 #ifndef HST_KERNELS_H
 #define HST_KERNELS_H

@@ -1,5 +1,5 @@
-// lookup.c: rows of a table by their ids (embedding), and the gradient's scatter-add. That is a sum of any number of rows
-// into one, so the ids are sorted first: each row of the table then has its own sums, in double, rounded once.
+// lookup.c: rows of a table by their ids (embedding), and the gradient's scatter-add. That is a sum of any number of
+// rows into one, so the ids are sorted first: each row of the table then has its own sums, in double, rounded once.
 #include "ops/cpu/blocks.h"
 #include "ops/cpu/kernels.h"
 
@@ -7,7 +7,8 @@ static void lookup_task(void *arg, int64_t task) {
     const hst_lookup *a = arg;
     for (range r = part(task, task_rows(a->width), a->count); r.begin < r.end; r.begin++) {
         int64_t from = hst_index_at(a->ids, r.begin) * a->width, to = r.begin * a->width;
-        for (int64_t j = 0; j < a->width; j += VL) put(a->y, to + j, get(a->table, from + j, a->width - j), a->width - j);
+        for (int64_t j = 0; j < a->width; j += VL)
+            put(a->y, to + j, get(a->table, from + j, a->width - j), a->width - j);
     }
 }
 
@@ -22,7 +23,8 @@ enum { COLUMNS = 128, ROW_BLOCKS = 64 }; // of a task, so that few long rows are
 typedef struct grad_job {
     const hst_lookup_grad *args;
     int64_t column_blocks, block_rows;
-    const int64_t *start, *order; // the ids of table row r are at the positions order[start[r]] .. order[start[r+1] - 1]
+    // Row r of the table was looked up at positions order[start[r]] .. order[start[r + 1] - 1].
+    const int64_t *start, *order;
 } grad_job;
 
 // Stable counting sort: the positions of each id in ascending order. start has rows + 1 entries, order has count.

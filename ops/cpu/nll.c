@@ -1,5 +1,7 @@
 // nll.c: the negative log-likelihood of a softmax (cross entropy) and its gradient, a row of logits at a time:
-//     logsumexp = m + log(sum of exp(x - m)), m the largest x, so that no exp overflows     loss = logsumexp - x[target]
+//
+//     logsumexp = m + log(sum of exp(x - m))     where m is the largest x, so that no exp overflows
+//     loss = logsumexp - x[target]
 //     dx = (exp(x - logsumexp) - onehot(target)) scale dloss
 #include "ops/cpu/blocks.h"
 #include "ops/cpu/kernels.h"
@@ -9,11 +11,9 @@
 
 static float row_maximum(hst_source x, int64_t first, int64_t width) {
     vf most = splat(-INFINITY);
-    int64_t j = 0;
-    for (; j + VL <= width; j += VL) most = maximum(get(x, first + j, VL), most);
-    float m = maximum_of_lanes(most);
-    for (; j < width; j++) m = fmaxf(m, (float)hst_load(x, first + j));
-    return m;
+    for (int64_t j = 0; j < width; j += VL)
+        most = maximum(first_lanes(get(x, first + j, width - j), width - j, -INFINITY), most);
+    return maximum_of_lanes(most);
 }
 
 // e[v] = exp(x - shift) for `count` vectors from element i on; the last has n elements
@@ -25,7 +25,7 @@ INLINE void shifted_exp(hst_source x, int64_t i, int64_t n, float shift, vf *e, 
 INLINE void add_exp(wide *sum, hst_source x, int64_t i, int64_t n, float shift, int count) {
     vf e[4];
     shifted_exp(x, i, n, shift, e, count);
-    UNROLL for (int v = 0; v < count; v++) accumulate(sum, widened(first_lanes(e[v], n)));
+    UNROLL for (int v = 0; v < count; v++) accumulate(sum, widened(first_lanes(e[v], n, 0)));
 }
 
 static double logsumexp(hst_source x, int64_t first, int64_t width) {

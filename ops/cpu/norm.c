@@ -1,5 +1,8 @@
 // norm.c: layer normalisation and its gradient, a row at a time. With n = (x - mean) rstd and dn = dy gain:
-//     y = n gain + bias     dx = rstd (dn - mean(dn) - n mean(dn n))     dgain = sum of dy n, dbias = sum of dy, over rows
+//
+//     y = n gain + bias
+//     dx = rstd (dn - mean(dn) - n mean(dn n))
+//     dgain = sum of dy n     dbias = sum of dy     over the rows
 #include "ops/cpu/blocks.h"
 #include "ops/cpu/kernels.h"
 
@@ -12,7 +15,7 @@ INLINE double row_mean(hst_source x, int64_t first, int64_t width) {
 }
 
 INLINE void add_squares(wide *sum, hst_source x, int64_t i, int64_t n, double mean) {
-    wide d = widened(get(x, i, n)), one = widened(first_lanes(splat(1), n));
+    wide d = widened(get(x, i, n)), one = widened(first_lanes(splat(1), n, 0));
     d.low -= mean * one.low;
     d.high -= mean * one.high;
     accumulate_product(sum, d, d);

@@ -1,6 +1,6 @@
-// recurrence.c: the SRU recurrence and its gradient; the equations stand at hst_sru_args in tensor/backend.h. Columns (b, j)
-// are independent and time is a chain. So a task takes up to COLUMNS columns of one b through all steps, with vectors along
-// j: it reads and writes whole pieces of rows, and what outlives a step stays in L1.
+// recurrence.c: the SRU recurrence and its gradient; the equations stand at hst_sru_args in tensor/backend.h. Columns
+// (b, j) are independent and time is a chain. So a task takes up to COLUMNS columns of one b through all steps, with
+// vectors along j: it reads and writes whole pieces of rows, and what outlives a step stays in L1.
 #include "ops/cpu/blocks.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/vector_math.h"
@@ -13,9 +13,9 @@ enum {
 
 // What belongs to VL neighbouring columns lies together: loads and stores a multiple of 4096 bytes apart would collide.
 typedef struct column {
-    vf vf, vr, bf, br, mask;
-    vf state;  // forward: c. Backward: dL/dc as far as it comes from later steps
-    vf sum[4]; // backward: of dvf, dvr, dbf and dbr
+    vf v[2], bias[2], mask; // forget, then reset
+    vf state;               // forward: c. Backward: dL/dc as far as it comes from later steps
+    vf sum[4];              // backward: of dvf, dvr, dbf and dbr
 } column;
 
 typedef struct job {
@@ -34,8 +34,8 @@ static void load_columns(const hst_sru_args *a, int64_t b, range columns, hst_so
     for (int64_t j = columns.begin; j < columns.end; j += VL) {
         int64_t n = columns.end - j;
         *s++ = (column){
-            .vf = get_or(a->v, j, n, 0), .vr = get_or(a->v, width + j, n, 0),
-            .bf = get_or(a->bias, j, n, 0), .br = get_or(a->bias, width + j, n, 0),
+            .v = {get_or(a->v, j, n, 0), get_or(a->v, width + j, n, 0)},
+            .bias = {get_or(a->bias, j, n, 0), get_or(a->bias, width + j, n, 0)},
             .mask = get_or(a->mask, b * width + j, n, 1),
             .state = get_or(state, b * width + j, n, 0),
         };
@@ -44,28 +44,27 @@ static void load_columns(const hst_sru_args *a, int64_t b, range columns, hst_so
 
 INLINE bool is_padded(const hst_sru_args *a, int64_t row) { return a->pad.data && ((const uint8_t *)a->pad.data)[row]; }
 
-INLINE hst_source saved(const hst_sru_args *a) { return (hst_source){a->c, HST_F32}; }
-
-// Asks the cache for n elements. Rows of successive steps are pages apart, so the hardware does not look ahead by itself.
+// Asks the cache for n elements of the next step. Its rows are pages away, where the hardware does not look ahead, also
+// those to be written. Half of the time goes without it.
 INLINE void ask_for(hst_source s, int64_t i, int64_t n) {
+    if (!s.data) return;
     uintptr_t first = (uintptr_t)s.data + (uintptr_t)i * size_of(s.dtype);
     for (uintptr_t o = 0; o < (uintptr_t)n * size_of(s.dtype); o += 64) __builtin_prefetch((const void *)(first + o));
 }
-INLINE hst_source old(hst_target t) { return (hst_source){t.data, t.dtype}; }
 
-// Below, `count` vectors are treated together, and the last has n columns. u and x are the places of the first in U and in
-// arrays like x and h.
+// Below, `count` vectors are treated together, and the last has n columns. u and x are the places of the first in U and
+// in arrays like x and h.
 
 INLINE void gates(const hst_sru_args *a, int64_t u, int64_t n, const column *s, const vf *p, vf *f, vf *r, int count) {
     vf z[MOST_ABREAST];
-    EACH(v, count) {
-        z[v] = multiply_add(s[v].vf, p[v], get(a->u, u + a->width + v * VL, n) + s[v].bf);
-        z[count + v] = multiply_add(s[v].vr, p[v], get(a->u, u + 2 * a->width + v * VL, n) + s[v].br);
+    EACH(i, count) {
+        z[i] = multiply_add(s[i].v[0], p[i], get(a->u, u + a->width + i * VL, n) + s[i].bias[0]);
+        z[count + i] = multiply_add(s[i].v[1], p[i], get(a->u, u + 2 * a->width + i * VL, n) + s[i].bias[1]);
     }
     sigmoid_of(z, 2 * count);
-    EACH(v, count) {
-        f[v] = z[v];
-        r[v] = z[count + v];
+    EACH(i, count) {
+        f[i] = z[i];
+        r[i] = z[count + i];
     }
 }
 
@@ -79,28 +78,29 @@ INLINE vf skip_value(const hst_sru_args *a, int64_t u, int64_t x, int64_t n) {
 INLINE void ask_for_forward(const hst_sru_args *a, int64_t u, int64_t x, int64_t n) {
     for (int m = 0; m < a->k; m++) ask_for(a->u, u + m * a->width, n);
     ask_for(a->x, x, n);
-    ask_for(old(a->h), x, n);
-    ask_for(saved(a), x, n);
+    ask_for(as_source(a->h), x, n);
+    ask_for(from_f32(a->c), x, n);
 }
 
 INLINE void forward(const hst_sru_args *a, int64_t u, int64_t x, int64_t n, column *s, int count) {
     int64_t step = a->batch * a->width;
     ask_for_forward(a, u + step * a->k, x + step, count * VL);
     vf p[ABREAST], f[ABREAST], r[ABREAST];
-    EACH(v, count) p[v] = s[v].state;
+    EACH(i, count) p[i] = s[i].state;
     gates(a, u, n, s, p, f, r, count);
-    EACH(v, count) {
-        vf u0 = get(a->u, u + v * VL, n), skip = skip_value(a, u + v * VL, x + v * VL, n);
-        vf c = s[v].state = multiply_add(p[v] - u0, f[v], u0);
-        put(a->h, x + v * VL, multiply_add(c - skip, s[v].mask * r[v], skip), n);
-        if (a->c) put((hst_target){a->c, HST_F32, false}, x + v * VL, c, n);
+    EACH(i, count) {
+        int64_t ui = u + i * VL, xi = x + i * VL;
+        vf u0 = get(a->u, ui, n), skip = skip_value(a, ui, xi, n);
+        vf c = s[i].state = multiply_add(p[i] - u0, f[i], u0);
+        put(a->h, xi, multiply_add(c - skip, s[i].mask * r[i], skip), n);
+        put_if(to_f32(a->c), xi, c, n);
     }
 }
 
 static void forward_padded(const hst_sru_args *a, int64_t row, range columns, const column *s) {
     for (int64_t j = columns.begin; j < columns.end; j += VL, s++) {
         put(a->h, row * a->width + j, splat(0), columns.end - j);
-        if (a->c) put((hst_target){a->c, HST_F32, false}, row * a->width + j, s->state, columns.end - j);
+        put_if(to_f32(a->c), row * a->width + j, s->state, columns.end - j);
     }
 }
 
@@ -119,11 +119,13 @@ static void forward_task(void *arg, int64_t task) {
     load_columns(a, b, columns, a->c0, s);
     for (int64_t t = 0; t < a->length; t++) {
         int64_t row = t * a->batch + b;
-        if (is_padded(a, row)) forward_padded(a, row, columns, s);
-        else forward_row(a, row, columns, s);
+        if (is_padded(a, row))
+            forward_padded(a, row, columns, s);
+        else
+            forward_row(a, row, columns, s);
     }
     for (int64_t j = columns.begin, i = 0; j < columns.end; j += VL, i++)
-        put((hst_target){a->c_last, HST_F32, false}, b * a->width + j, s[i].state, columns.end - j);
+        put(to_f32(a->c_last), b * a->width + j, s[i].state, columns.end - j);
 }
 
 bool KERNEL(sru)(hst_context *ctx, const hst_sru_args *args) {
@@ -132,46 +134,54 @@ bool KERNEL(sru)(hst_context *ctx, const hst_sru_args *args) {
     return true;
 }
 
-// ---- backward: t descending, the gates computed again from the saved states ----
-//     gr = dh (c - x') m r (1 - r)    gc = g + dh m r    gf = gc (p - U0) f (1 - f)     into r's argument, c, f's argument
-//     dU0 = gc (1 - f)   dU1 = gf   dU2 = gr   dx' = dh (1 - m r)   g = gc f + gf vf + gr vr
-//     dvf = sum of gf p   dvr = sum of gr p   dbf = sum of gf   dbr = sum of gr
+// ---- backward ----
+// t descending, the gates computed again from the saved states. With g = dL/dc from later steps:
+//
+//     gc = g + dh m r                   into c
+//     gf = gc (p - U0) f (1 - f)        into f's argument
+//     gr = dh (c - x') m r (1 - r)      into r's argument
+//     dU0 = gc (1 - f)     dU1 = gf     dU2 = gr     dx' = dh (1 - m r)     g = gc f + gf vf + gr vr
+//     dvf = sum of gf p     dvr = sum of gr p     dbf = sum of gf     dbr = sum of gr
 
 INLINE void ask_for_backward(const hst_sru_grad *d, int64_t u, int64_t x, int64_t n) {
     const hst_sru_args *a = &d->forward;
     for (int m = 0; m < a->k; m++) {
         ask_for(a->u, u + m * a->width, n);
-        ask_for(old(d->du), u + m * a->width, n);
+        ask_for(as_source(d->du), u + m * a->width, n);
     }
     ask_for(a->x, x, n);
     ask_for(d->dh, x, n);
-    ask_for(old(d->dx), x, n);
-    ask_for(saved(a), x - a->batch * a->width, n);
+    ask_for(as_source(d->dx), x, n);
+    ask_for(from_f32(a->c), x - a->batch * a->width, n);
 }
 
-// `before` has c_{t-1} of the first column at element i; where it is absent, p = 0.
-INLINE void backward(const hst_sru_grad *d, hst_source before, int64_t i, int64_t u, int64_t x, int64_t n, column *s, int count) {
+// `before` has c_{t-1} of the first column as its element `at`; where it is absent, p = 0.
+INLINE void backward(const hst_sru_grad *d, hst_source before, int64_t at, int64_t u, int64_t x, int64_t n, column *s,
+                     int count) {
     const hst_sru_args *a = &d->forward;
     int64_t step = a->batch * a->width;
     ask_for_backward(d, u - step * a->k, x - step, count * VL);
     vf p[ABREAST], f[ABREAST], r[ABREAST];
-    EACH(v, count) p[v] = get_or(before, i + v * VL, n, 0);
+    EACH(i, count) p[i] = get_or(before, at + i * VL, n, 0);
     gates(a, u, n, s, p, f, r, count);
-    EACH(v, count) {
-        int64_t uv = u + v * VL, xv = x + v * VL;
-        vf u0 = get(a->u, uv, n), skip = skip_value(a, uv, xv, n), c = get(saved(a), xv, n), dh = get_or(d->dh, xv, n, 0);
-        vf dh_mr = dh * s[v].mask * r[v], gc = s[v].state + dh_mr, du0 = gc * (1 - f[v]);
-        vf gr = (c - skip) * dh_mr * (1 - r[v]), gf = du0 * f[v] * (p[v] - u0);
-        s[v].state = gc * f[v] + gf * s[v].vf + gr * s[v].vr;
-        s[v].sum[0] += gf * p[v];
-        s[v].sum[1] += gr * p[v];
-        s[v].sum[2] += gf;
-        s[v].sum[3] += gr;
-        put_if(d->du, uv, du0, n);
-        put_if(d->du, uv + a->width, gf, n);
-        put_if(d->du, uv + 2 * a->width, gr, n);
-        if (a->k == 4) put_if(d->du, uv + 3 * a->width, dh - dh_mr, n);
-        else put_if(d->dx, xv, (float)a->scale_x * (dh - dh_mr), n);
+    EACH(i, count) {
+        int64_t ui = u + i * VL, xi = x + i * VL;
+        vf u0 = get(a->u, ui, n), skip = skip_value(a, ui, xi, n), c = get(from_f32(a->c), xi, n);
+        vf dh = get_or(d->dh, xi, n, 0), dh_mr = dh * s[i].mask * r[i];
+        vf gc = s[i].state + dh_mr, du0 = gc * (1 - f[i]);
+        vf gf = du0 * f[i] * (p[i] - u0), gr = (c - skip) * dh_mr * (1 - r[i]);
+        s[i].state = gc * f[i] + gf * s[i].v[0] + gr * s[i].v[1];
+        s[i].sum[0] += gf * p[i];
+        s[i].sum[1] += gr * p[i];
+        s[i].sum[2] += gf;
+        s[i].sum[3] += gr;
+        put_if(d->du, ui, du0, n);
+        put_if(d->du, ui + a->width, gf, n);
+        put_if(d->du, ui + 2 * a->width, gr, n);
+        if (a->k == 4)
+            put_if(d->du, ui + 3 * a->width, dh - dh_mr, n);
+        else
+            put_if(d->dx, xi, (float)a->scale_x * (dh - dh_mr), n);
     }
 }
 
@@ -186,11 +196,11 @@ static void backward_padded(const hst_sru_grad *d, int64_t row, range columns) {
 static void backward_row(const hst_sru_grad *d, int64_t t, int64_t b, range columns, column *s) {
     const hst_sru_args *a = &d->forward;
     int64_t row = t * a->batch + b, j = columns.begin, u = row * a->k * a->width, x = row * a->width;
-    hst_source before = t > 0 ? saved(a) : a->c0;
-    int64_t i = t > 0 ? x - a->batch * a->width : b * a->width;
+    hst_source before = t > 0 ? from_f32(a->c) : a->c0;
+    int64_t at = t > 0 ? x - a->batch * a->width : b * a->width;
     for (; j + ABREAST * VL <= columns.end; j += ABREAST * VL, s += ABREAST)
-        backward(d, before, i + j, u + j, x + j, VL, s, ABREAST);
-    for (; j < columns.end; j += VL, s++) backward(d, before, i + j, u + j, x + j, columns.end - j, s, 1);
+        backward(d, before, at + j, u + j, x + j, VL, s, ABREAST);
+    for (; j < columns.end; j += VL, s++) backward(d, before, at + j, u + j, x + j, columns.end - j, s, 1);
 }
 
 // Moves the sums of the last steps to the doubles.
@@ -212,8 +222,10 @@ static void backward_task(void *arg, int64_t task) {
     load_columns(a, b, columns, w->grad->dc_last, s);
     for (int64_t t = a->length - 1; t >= 0; t--) {
         int64_t row = t * a->batch + b;
-        if (is_padded(a, row)) backward_padded(w->grad, row, columns);
-        else backward_row(w->grad, t, b, columns, s);
+        if (is_padded(a, row))
+            backward_padded(w->grad, row, columns);
+        else
+            backward_row(w->grad, t, b, columns, s);
         if (t % STEPS_IN_F32 == 0) move_sums(w, b, columns, s);
     }
     for (int64_t j = columns.begin, i = 0; j < columns.end; j += VL, i++)

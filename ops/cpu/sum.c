@@ -16,8 +16,10 @@ static void total_task(void *arg, int64_t task) {
     wide sum = {{0}, {0}};
     for (range r = part(task, TASK_ELEMENTS, job->count); r.begin < r.end; r.begin += VL) {
         wide x = widened(get(job->x, r.begin, r.end - r.begin));
-        if (job->squares) accumulate_product(&sum, x, x);
-        else accumulate(&sum, x);
+        if (job->squares)
+            accumulate_product(&sum, x, x);
+        else
+            accumulate(&sum, x);
     }
     job->partial[task] = total(sum);
 }

@@ -15,9 +15,6 @@ INLINE vf square_root(vf x) {
 #endif
 }
 
-INLINE hst_source values(const float *x) { return (hst_source){x, HST_F32}; }
-INLINE hst_target place(float *x) { return (hst_target){x, HST_F32, false}; }
-
 // With a = lr / (1 - b1^t) and s = 1 / sqrt(1 - b2^t): w = w - lr decay w - a m / (s sqrt(v) + eps)
 static void adamw_task(void *arg, int64_t task) {
     const hst_adamw_args *a = arg;
@@ -27,12 +24,12 @@ static void adamw_task(void *arg, int64_t task) {
     float factor = (float)a->factor, eps = (float)a->eps, decay = (float)(a->lr * a->decay);
     for (range r = part(task, TASK_ELEMENTS, a->count); r.begin < r.end; r.begin += VL) {
         int64_t i = r.begin, n = r.end - i;
-        vf g = factor * get(a->g, i, n), w = get(values(a->w), i, n);
-        vf m = b1 * get(values(a->m), i, n) + rest1 * g;
-        vf v = b2 * get(values(a->v), i, n) + rest2 * g * g;
-        put(place(a->m), i, m, n);
-        put(place(a->v), i, v, n);
-        put(place(a->w), i, w - (decay * w + rate * m / (scale * square_root(v) + eps)), n);
+        vf g = factor * get(a->g, i, n), w = get(from_f32(a->w), i, n);
+        vf m = b1 * get(from_f32(a->m), i, n) + rest1 * g;
+        vf v = b2 * get(from_f32(a->v), i, n) + rest2 * g * g;
+        put(to_f32(a->m), i, m, n);
+        put(to_f32(a->v), i, v, n);
+        put(to_f32(a->w), i, w - (decay * w + rate * m / (scale * square_root(v) + eps)), n);
     }
 }
 
@@ -46,12 +43,12 @@ static void sgd_task(void *arg, int64_t task) {
     float factor = (float)a->factor, decay = (float)a->decay, momentum = (float)a->momentum, lr = (float)a->lr;
     for (range r = part(task, TASK_ELEMENTS, a->count); r.begin < r.end; r.begin += VL) {
         int64_t i = r.begin, n = r.end - i;
-        vf w = get(values(a->w), i, n), step = factor * get(a->g, i, n) + decay * w;
+        vf w = get(from_f32(a->w), i, n), step = factor * get(a->g, i, n) + decay * w;
         if (a->m) {
-            step = momentum * get(values(a->m), i, n) + step;
-            put(place(a->m), i, step, n);
+            step = momentum * get(from_f32(a->m), i, n) + step;
+            put(to_f32(a->m), i, step, n);
         }
-        put(place(a->w), i, w - lr * step, n);
+        put(to_f32(a->w), i, w - lr * step, n);
     }
 }
 

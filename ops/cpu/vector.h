@@ -1,17 +1,17 @@
-// vector.h: one vector type, VL floats, for every instruction set. A kernel that includes this file is compiled once per
-// instruction set and does not ask which one it is on, except through VL.
+// vector.h: one vector type, VL floats, for every instruction set. A kernel that includes it is compiled once for
+// each and does not ask which one it is on, except through VL.
 //
 //     for (int64_t i = 0; i < n; i += VL)
 //         put(y, i, multiply_add(get(a, i, n - i), get(b, i, n - i), splat(1)), n - i);
 //
-// Arithmetic and comparisons are the operators + - * / < ==, on whole vectors; a comparison gives a mask (vi: 0 or -1 in
-// each lane) for `pick`. 16-bit types exist in memory only: loads widen exactly, stores round once, to nearest even, with
+// Arithmetic and comparisons are the operators + - * / < ==, on whole vectors; a comparison gives a mask (vi: 0 or -1 a
+// lane) for `pick`. 16-bit types exist in memory only: loads widen exactly, stores round once, to nearest even, with
 // subnormals and infinities right and NaN kept, quiet. Everything is inlined, so that a constant dtype costs no branch.
 #ifndef HST_VECTOR_H
 #define HST_VECTOR_H
 
-#include "tensor/backend.h"
 #include <string.h>
+#include "tensor/backend.h"
 
 #if defined __AVX512F__
 #include <immintrin.h>
@@ -31,7 +31,7 @@ typedef double vd __attribute__((vector_size(VL * 4)));   // VL / 2 of them
 
 #define INLINE static inline __attribute__((always_inline))
 
-// Before a loop of a few constant rounds over an array of vectors, which then lives in registers. Clang unrolls unasked.
+// Before a loop of few constant rounds over an array of vectors, which then lives in registers. Clang unrolls unasked.
 #ifdef __clang__
 #define UNROLL
 #else
@@ -104,7 +104,7 @@ INLINE vf widen_bf16(vh h) { return (vf)(extend(h) << 16); }
 
 INLINE vh narrow_bf16(vf x) {
     vu u = (vu)x;
-    vu rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16; // a carry out of the fraction is the next exponent, in the end inf
+    vu rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16; // a carry gives the next exponent, in the end inf
     vu quiet_nan = u >> 16 | 0x40;
     return truncate16((vu)pick(x != x, (vf)quiet_nan, (vf)rounded));
 }
@@ -136,7 +136,7 @@ INLINE vh narrow_f16(vf x) {
 }
 #endif
 
-// ---- loads and stores: VL elements, or with _n only the first n >= 1 (all VL if n is greater; the others load as 0) ----
+// ---- loads and stores: VL elements, or with _n the first n >= 1 (VL at most; the other lanes are loaded as 0) ----
 
 INLINE size_t size_of(hst_dtype t) { return t == HST_F32 ? 4 : 2; }
 INLINE vf widen(vh h, hst_dtype t) { return t == HST_F16 ? widen_f16(h) : widen_bf16(h); }

@@ -1,8 +1,8 @@
-// vector_math.h: exp and the logistic sigmoid on vectors. No tables, no branches. The logarithm that cross-entropy needs
-// is one a row, and libm's.
+// vector_math.h: exp and the logistic sigmoid on vectors. No tables, no branches. The logarithm that cross-entropy
+// needs is one a row, and libm's.
 //
-// One exp is a chain of some 20 dependent instructions, while a core holds only two or three such chains at a time. So the
-// functions take n <= 8 vectors, n a constant, and go through every step with all of them side by side.
+// One exp is a chain of some 20 dependent instructions, while a core holds only two or three such chains at a time. So
+// the functions take n <= 8 vectors, n a constant, and go through every step with all of them side by side.
 #ifndef HST_VECTOR_MATH_H
 #define HST_VECTOR_MATH_H
 
@@ -17,7 +17,7 @@ INLINE vf nearest(vf x) {
     return pick(x == x, k, splat(0));
 }
 
-// x 2^k for integers |k| <= 250, rounded once: too much becomes inf, too little subnormal or 0. 1/2 <= |x| <= 2, or NaN.
+// x 2^k for integers |k| <= 250 and x in 1/2 .. 2, rounded once: too much becomes inf, too little subnormal or 0.
 INLINE vf times_two_to(vf x, vf k) {
     vi i = __builtin_convertvector(k, vi), half = i >> 1; // two factors, for 2^k itself may not be a normal number
     return x * (vf)((half + 127) << 23) * (vf)((i - half + 127) << 23);

@@ -112,7 +112,8 @@ Test(ops, gemm_is_within_the_bound_for_all_dtypes_and_strides) { for_each_isa(wi
 static void same_bits(hst_context *two) {
     hst_context *others[] = {open_isa(hst_isa(two), 1), open_isa(hst_isa(two), 3), open_isa(hst_isa(two), 7)};
     for (int i = 0; i < 2 * MIXES; i++) {
-        sample s = i % MIXES ? sweep(i, uniform) : make_sample(270, 200, 300, i ? 22 : 0, i, uniform); // several blocks
+        bool large = i % MIXES == 0; // several blocks
+        sample s = large ? make_sample(270, 200, 300, i ? 22 : 0, i ? 3 : 0, uniform) : sweep(i, uniform);
         void *bits = malloc(s.bytes);
         multiply(two, s);
         memcpy(bits, s.g.c.data, s.bytes);
@@ -131,7 +132,7 @@ static void row_alone(hst_context *ctx) {
     for (int i = 0; i < SWEEP; i++) {
         sample s = sweep(i, uniform), row = s;
         int64_t at = below((uint32_t)s.g.m), c = at * s.g.c_row;
-        size_t row_bytes = (size_t)s.g.n * hst_dtype_size(s.g.c.dtype), c_byte = (size_t)c * hst_dtype_size(s.g.c.dtype);
+        size_t c_size = hst_dtype_size(s.g.c.dtype), row_bytes = (size_t)s.g.n * c_size, c_byte = (size_t)c * c_size;
         multiply(ctx, s);
         row.g.m = 1;
         row.g.a.data = (const char *)s.g.a.data + (size_t)(at * s.g.a_row) * hst_dtype_size(s.g.a.dtype);
@@ -175,6 +176,18 @@ static void many_blocks(hst_context *ctx) {
     free_sample(s);
 }
 Test(ops, gemm_covers_matrices_of_many_blocks) { for_each_isa(many_blocks); }
+
+// 2^24 followed by ones, each of which is lost when added to it alone. Blocks of 256 terms lose only those of the first
+// block: the bound is (256 + 16) roundings of 2^-24 of the sum of all terms, where one running sum would lose 4095.
+static void stalling(hst_context *ctx) {
+    enum { K = 4096 };
+    static float a[K], one = 1, c;
+    for (int k = 0; k < K; k++) a[k] = k ? 1 : 0x1p24f;
+    hst_gemm g = {.m = 1, .n = 1, .k = K, .a = F32(a), .b = F32(&one), .a_col = 1, .c = TO_F32(&c)};
+    cr_assert(ctx->backend->gemm(ctx, &g));
+    expect(ctx, "2^24 + 1 + 1 + ...", c, 0x1p24 + K - 1, (256 + 16) * 0x1p-24 * (0x1p24 + K - 1));
+}
+Test(ops, gemm_sums_in_blocks) { for_each_isa(stalling); }
 
 // Subnormals are not flushed, infinity and NaN come out where they belong and nowhere else.
 static void special(hst_context *ctx) {

@@ -37,7 +37,10 @@ static bool copy_case(run *r) {
     if (has(r, 2)) args.from_stride[has(r, 1)] = 0;
     if (has(r, 3)) args.to_stride[0] = 2 * width, args.to_stride[1] = 2;
     args.from = in(r, 0, rows * width, -300, 300);
-    args.to = out(r, 1, 2 * rows * width, has(r, 0) ? 300 * F : EXACT);
+    hst_dtype dtype = dtype_of(r, 1);
+    args.to.data = output(r, dtype, 2 * rows * width, -300, 300, has(r, 0) ? 600 * F : EXACT);
+    args.to.dtype = dtype;
+    args.to.add = has(r, 0);
     return r->ctx->backend->copy(r->ctx, &args);
 }
 Test(ops, copy_matches) { sweep("copy", copy_case, 2, HST_DTYPES, 4); }

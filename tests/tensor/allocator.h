@@ -13,7 +13,9 @@
 
 #include "tensor/tensor.h"
 
-typedef struct allocator { int64_t live, calls, fail_at; } allocator;
+typedef struct allocator {
+    int64_t live, calls, fail_at;
+} allocator;
 
 enum { ALLOCATOR_HEADER = 16 }; // in front of each block: its size
 
@@ -38,8 +40,11 @@ static void counting_deallocate(void *memory, size_t bytes, void *user) {
 }
 
 static inline hst_options options_with(allocator *a) {
-    return (hst_options){.size = sizeof(hst_options), .threads = 1, .allocate = counting_allocate,
-                         .deallocate = counting_deallocate, .user = a};
+    return (hst_options){.size = sizeof(hst_options),
+                         .threads = 1,
+                         .allocate = counting_allocate,
+                         .deallocate = counting_deallocate,
+                         .user = a};
 }
 
 #endif

@@ -5,12 +5,7 @@
 
 #include "ops/ops.h"
 #include "tensor/context.h"
-
-static void expect_error(hst_context *ctx, hst_status status, const char *word) {
-    cr_assert_eq(hst_get_status(ctx), status, "status %d, not %d: %s", (int)hst_get_status(ctx), (int)status, hst_error(ctx));
-    cr_assert(strstr(hst_error(ctx), word), "\"%s\" should have the word %s", hst_error(ctx), word);
-    hst_clear_error(ctx);
-}
+#include "tests/tensor/expect.h"
 
 static int64_t bytes_in_use(const hst_context *ctx) {
     hst_memory stats;
@@ -41,7 +36,7 @@ Test(tensor, opens_each_isa_and_no_other) {
     }
     hst_context *ctx = hst_open(&(hst_options){.size = sizeof(hst_options), .isa = "z80"});
     cr_assert_null(hst_zeros(ctx, HST_F32, HST_SCALAR));
-    expect_error(ctx, HST_ERROR_UNSUPPORTED, "z80");
+    EXPECT_ERROR_OF(ctx, HST_ERROR_UNSUPPORTED, "z80");
     cr_assert(hst_zeros(ctx, HST_F32, HST_SCALAR), "a cleared context is a working one");
     hst_close(ctx);
 }
@@ -77,7 +72,7 @@ Test(tensor, the_first_error_stays) {
     cr_assert_eq(hst_copy_in(t, HST_F32, values), HST_ERROR_IO);
     cr_assert_eq(hst_attach_grad(t, HST_WRITE, HST_F32), HST_ERROR_IO);
     hst_release(kept);
-    expect_error(ctx, HST_ERROR_IO, "disk 1");
+    EXPECT_ERROR_OF(ctx, HST_ERROR_IO, "disk 1");
     cr_assert_str_eq(hst_error(ctx), "");
     cr_assert_eq(hst_item(t, NULL), 7);
     cr_assert(hst_add(t, t));
@@ -96,7 +91,7 @@ Test(tensor, null_passes_through) {
     cr_assert_neq(hst_copy_in(failed, HST_F64, out), HST_OK);
     cr_assert_eq(hst_item(failed, NULL), 0);
     cr_assert(!hst_data(failed) && !hst_mutable_data(failed) && !hst_grad(failed) && !hst_detach(failed));
-    expect_error(ctx, HST_ERROR_SHAPE, "-1");
+    EXPECT_ERROR_OF(ctx, HST_ERROR_SHAPE, "-1");
     hst_close(ctx);
 }
 
@@ -130,18 +125,18 @@ Test(tensor, impossible_tensors_are_refused) {
     int64_t ones[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1}, huge[8];
     for (int i = 0; i < 8; i++) huge[i] = INT64_C(1) << 40;
     cr_assert_null(hst_zeros(ctx, HST_F32, 9, ones));
-    expect_error(ctx, HST_ERROR_VALUE, "rank 9");
+    EXPECT_ERROR_OF(ctx, HST_ERROR_VALUE, "rank 9");
     cr_assert_null(hst_zeros(ctx, HST_F32, -1, ones));
-    expect_error(ctx, HST_ERROR_VALUE, "rank -1");
+    EXPECT_ERROR_OF(ctx, HST_ERROR_VALUE, "rank -1");
     cr_assert_null(hst_zeros(ctx, (hst_dtype)99, 1, ones));
-    expect_error(ctx, HST_ERROR_VALUE, "99");
+    EXPECT_ERROR_OF(ctx, HST_ERROR_VALUE, "99");
     cr_assert_null(hst_zeros(ctx, HST_F32, HST_SHAPE(2, -3)));
-    expect_error(ctx, HST_ERROR_SHAPE, "-3");
+    EXPECT_ERROR_OF(ctx, HST_ERROR_SHAPE, "-3");
     cr_assert_null(hst_zeros(ctx, HST_U8, 8, huge));
-    expect_error(ctx, HST_ERROR_SHAPE, "too large");
+    EXPECT_ERROR_OF(ctx, HST_ERROR_SHAPE, "too large");
     huge[0] = 0; // no elements, but strides that do not fit
     cr_assert_null(hst_zeros(ctx, HST_U8, 8, huge));
-    expect_error(ctx, HST_ERROR_SHAPE, "too large");
+    EXPECT_ERROR_OF(ctx, HST_ERROR_SHAPE, "too large");
     hst_close(ctx);
 }
 
@@ -181,14 +176,14 @@ Test(tensor, a_result_of_an_outer_scope_stays_there) {
 Test(tensor, scopes_out_of_order_are_errors) {
     hst_context *ctx = hst_open(NULL), *other = hst_open(NULL);
     cr_assert_null(hst_scope_end(ctx, NULL));
-    expect_error(ctx, HST_ERROR_STATE, "hst_scope_begin");
+    EXPECT_ERROR_OF(ctx, HST_ERROR_STATE, "hst_scope_begin");
     hst_scope_begin(ctx);
     hst_tensor *foreign = hst_zeros(other, HST_F32, HST_SHAPE(3));
     cr_assert_null(hst_scope_end(ctx, foreign));
-    expect_error(ctx, HST_ERROR_STATE, "context");
-    expect_error(other, HST_ERROR_STATE, "context");
+    EXPECT_ERROR_OF(ctx, HST_ERROR_STATE, "context");
+    EXPECT_ERROR_OF(other, HST_ERROR_STATE, "context");
     cr_assert_null(hst_scope_end(ctx, NULL), "that end did end the scope");
-    expect_error(ctx, HST_ERROR_STATE, "hst_scope_begin");
+    EXPECT_ERROR_OF(ctx, HST_ERROR_STATE, "hst_scope_begin");
     hst_close(ctx);
     cr_assert_eq(hst_item(foreign, NULL), 0);
     hst_close(other);
@@ -200,15 +195,15 @@ Test(tensor, scopes_too_deep) {
     int depth = 0;
     while (hst_scope_begin(ctx) == HST_OK) cr_assert(++depth < 1000 && hst_zeros(ctx, HST_F32, HST_SHAPE(5)));
     cr_assert_eq(depth, HST_MAX_DEPTH - 1);
-    expect_error(ctx, HST_ERROR_STATE, "63");
+    EXPECT_ERROR_OF(ctx, HST_ERROR_STATE, "63");
     hst_tensor *t = hst_zeros(ctx, HST_F32, HST_SHAPE(5)); // in the deepest scope that there is
-    hst_scope_end(ctx, NULL);                               // of the one that was refused
+    hst_scope_end(ctx, NULL);                              // of the one that was refused
     cr_assert_eq(hst_count(t), 5);
     for (int i = 0; i < depth; i++) hst_scope_end(ctx, NULL);
     cr_assert_eq(hst_get_status(ctx), HST_OK);
     cr_assert_eq(bytes_in_use(ctx), before);
     hst_scope_end(ctx, NULL);
-    expect_error(ctx, HST_ERROR_STATE, "hst_scope_begin");
+    EXPECT_ERROR_OF(ctx, HST_ERROR_STATE, "hst_scope_begin");
     hst_close(ctx);
 }
 
@@ -223,7 +218,7 @@ Test(tensor, scopes_end_after_an_error) {
     cr_assert_null(hst_scope_end(ctx, t));
     hst_scope_end(ctx, NULL);
     cr_assert_eq(bytes_in_use(ctx), before);
-    expect_error(ctx, HST_ERROR_VALUE, "stop");
+    EXPECT_ERROR_OF(ctx, HST_ERROR_VALUE, "stop");
     hst_close(ctx);
 }
 
@@ -250,7 +245,7 @@ Test(tensor, a_release_without_a_keep_is_an_error) {
     hst_tensor *t = hst_full(ctx, HST_F32, HST_SHAPE(5), 2);
     hst_release(hst_keep(t));
     hst_release(t);
-    expect_error(ctx, HST_ERROR_STATE, "hst_release");
+    EXPECT_ERROR_OF(ctx, HST_ERROR_STATE, "hst_release");
     cr_assert_eq(hst_item(t, NULL), 2);
     hst_close(ctx);
 }

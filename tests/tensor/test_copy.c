@@ -1,5 +1,5 @@
-// test_copy.c: arrays into tensors and out again, converted on the way, with the kernels of every ISA: the boundaries of
-// formats.h as f32, every 16-bit pattern, tails, strides, integers.
+// test_copy.c: arrays into tensors and out again, converted on the way, with the kernels of every ISA: the boundaries
+// of formats.h as f32, every 16-bit pattern, tails, strides, integers.
 #include "tests/ops/isas.h"
 
 #include <stdlib.h>
@@ -10,7 +10,11 @@
 static double next_float(double x, double toward) { return (double)nextafterf((float)x, (float)toward); }
 
 // Numbers as f32, and what they are as 16 bits.
-typedef struct numbers { int64_t count; float *x; uint16_t *rounded; } numbers;
+typedef struct numbers {
+    int64_t count;
+    float *x;
+    uint16_t *rounded;
+} numbers;
 
 static numbers boundaries(const format16 *f) {
     int64_t most = (int64_t)infinity_bits(f) * 6;
@@ -30,7 +34,8 @@ static void release(numbers n) {
     free(n.rounded);
 }
 
-static void expect_bits(hst_context *ctx, const char *how, const uint16_t *got, const numbers *n, int64_t start, int64_t count) {
+static void expect_bits(hst_context *ctx, const char *how, const uint16_t *got, const numbers *n, int64_t start,
+                        int64_t count) {
     for (int64_t i = 0; i < count; i++)
         cr_assert_eq(got[i], n->rounded[start + i], "%s, %s: %a is %04x, not %04x", hst_isa(ctx), how,
                      (double)n->x[start + i], got[i], n->rounded[start + i]);
@@ -74,7 +79,8 @@ static void check_tails(hst_context *ctx) {
             hst_copy_out(hst_from_array(ctx, HST_F32, 1, &count, HST_F32, n.x + start), FORMATS[i].dtype, got + 1);
             hst_scope_end(ctx, NULL);
             expect_bits(ctx, "tail", got + 1, &n, start, count);
-            cr_assert(got[0] == 0x5a5a && got[count + 1] == 0x5a5a, "%s: %lld elements, more written", hst_isa(ctx), (long long)count);
+            cr_assert(got[0] == 0x5a5a && got[count + 1] == 0x5a5a, "%s: %lld elements, more written", hst_isa(ctx),
+                      (long long)count);
         }
         release(n);
     }
@@ -83,19 +89,23 @@ Test(tensor, arrays_of_any_length) { for_each_isa(check_tails); }
 
 // ---- from 16 bits ----
 
-static void check_wide(hst_context *ctx, const format16 *f, const float *wide, const uint16_t *back, const uint16_t *other) {
+static void check_wide(hst_context *ctx, const format16 *f, const float *wide, const uint16_t *back,
+                       const uint16_t *other) {
     const format16 *g = f == &FORMATS[0] ? &FORMATS[1] : &FORMATS[0];
     for (int bits = 0; bits < PATTERNS; bits++) {
         float expected = f->widen((uint16_t)bits);
         if (is_nan_bits(f, bits)) {
-            cr_assert(isnan(wide[bits]) && is_nan_bits(f, back[bits]) && (back[bits] & quiet_bit(f)) && is_nan_bits(g, other[bits]),
+            cr_assert(isnan(wide[bits]) && is_nan_bits(f, back[bits]) && (back[bits] & quiet_bit(f)) &&
+                          is_nan_bits(g, other[bits]),
                       "%s: %s NaN %04x", hst_isa(ctx), hst_dtype_name(f->dtype), bits);
             continue;
         }
-        cr_assert_eq(memcmp(&wide[bits], &expected, sizeof expected), 0, "%s: %s %04x is %a", hst_isa(ctx), hst_dtype_name(f->dtype),
-                     bits, (double)wide[bits]);
-        cr_assert_eq(back[bits], bits, "%s: %s %04x came back as %04x", hst_isa(ctx), hst_dtype_name(f->dtype), bits, back[bits]);
-        cr_assert_eq(other[bits], g->narrow((double)expected), "%s: %s %04x", hst_isa(ctx), hst_dtype_name(f->dtype), bits);
+        cr_assert_eq(memcmp(&wide[bits], &expected, sizeof expected), 0, "%s: %s %04x is %a", hst_isa(ctx),
+                     hst_dtype_name(f->dtype), bits, (double)wide[bits]);
+        cr_assert_eq(back[bits], bits, "%s: %s %04x came back as %04x", hst_isa(ctx), hst_dtype_name(f->dtype), bits,
+                     back[bits]);
+        cr_assert_eq(other[bits], g->narrow((double)expected), "%s: %s %04x", hst_isa(ctx), hst_dtype_name(f->dtype),
+                     bits);
     }
 }
 

@@ -7,8 +7,10 @@
 #include "tests/tensor/formats.h"
 
 Test(tensor, sizes_and_names) {
-    static const struct { size_t size; const char *name; } expected[HST_DTYPES] = {
-        {4, "f32"}, {2, "f16"}, {2, "bf16"}, {8, "f64"}, {4, "i32"}, {8, "i64"}, {1, "u8"}};
+    static const struct {
+        size_t size;
+        const char *name;
+    } expected[HST_DTYPES] = {{4, "f32"}, {2, "f16"}, {2, "bf16"}, {8, "f64"}, {4, "i32"}, {8, "i64"}, {1, "u8"}};
     for (int d = 0; d < HST_DTYPES; d++) {
         cr_assert_eq(hst_dtype_size((hst_dtype)d), expected[d].size);
         cr_assert_str_eq(hst_dtype_name((hst_dtype)d), expected[d].name);
@@ -25,7 +27,8 @@ static void check_pattern(const format16 *f, int bits) {
         return;
     }
     double expected = (bits & 0x7fff) == infinity_bits(f) ? (bits & 0x8000 ? -INFINITY : INFINITY) : value_of(f, bits);
-    cr_assert(wide == expected && !signbit(wide) == !signbit(expected), "%s %04x is %a, not %a", name, bits, expected, wide);
+    cr_assert(wide == expected && !signbit(wide) == !signbit(expected), "%s %04x is %a, not %a", name, bits, expected,
+              wide);
     cr_assert_eq(f->narrow(wide), bits, "%s %04x came back as %04x", name, bits, f->narrow(wide));
 }
 
@@ -37,7 +40,8 @@ Test(tensor, every_16_bit_pattern_widens_exactly_and_comes_back) {
 static void check_rounding(const format16 *f, double x, int expected) {
     uint16_t up = f->narrow(x), down = f->narrow(-x);
     cr_assert_eq(up, expected, "%s of %a is %04x, not %04x", hst_dtype_name(f->dtype), x, up, expected);
-    cr_assert_eq(down, expected | 0x8000, "%s of %a is %04x, not %04x", hst_dtype_name(f->dtype), -x, down, expected | 0x8000);
+    cr_assert_eq(down, expected | 0x8000, "%s of %a is %04x, not %04x", hst_dtype_name(f->dtype), -x, down,
+                 expected | 0x8000);
 }
 
 Test(tensor, doubles_round_to_the_nearest_even) {
@@ -51,8 +55,8 @@ Test(tensor, doubles_round_to_the_nearest_even) {
 Test(tensor, ends_of_the_range) {
     check_rounding(&FORMATS[0], 65519.999, 0x7bff);
     check_rounding(&FORMATS[0], 65520, 0x7c00);
-    check_rounding(&FORMATS[0], 0x1p-25, 0);                     // halfway to the smallest subnormal
-    check_rounding(&FORMATS[1], 0x1.fep127 + 0x1p119, 0x7f80);   // the largest and half a place
+    check_rounding(&FORMATS[0], 0x1p-25, 0);                   // halfway to the smallest subnormal
+    check_rounding(&FORMATS[1], 0x1.fep127 + 0x1p119, 0x7f80); // the largest and half a place
     check_rounding(&FORMATS[1], 0x1p-134, 0);
     for (int i = 0; i < FORMAT_COUNT; i++) {
         check_rounding(&FORMATS[i], 0, 0); // and -0 is 8000

@@ -39,7 +39,8 @@ Test(tensor_format, small_tensors) {
 
 Test(tensor_format, integers_are_written_in_full) {
     int64_t values[] = {1234567, -2147483648, INT64_C(1) << 53};
-    expect_text(hst_from_array(ctx, HST_I64, HST_SHAPE(3), HST_I64, values), "i64 (3)\n[1234567, -2147483648, 9007199254740992]");
+    expect_text(hst_from_array(ctx, HST_I64, HST_SHAPE(3), HST_I64, values),
+                "i64 (3)\n[1234567, -2147483648, 9007199254740992]");
 }
 
 Test(tensor_format, long_axes_are_shortened) {
@@ -51,7 +52,8 @@ Test(tensor_format, long_axes_are_shortened) {
 
 Test(tensor_format, the_longest_shape) {
     int64_t shape[] = {0, 10000, 10, 10000, 10, 1000, 10, 10}; // more would be refused
-    expect_text(hst_adopt(ctx, HST_BF16, 8, shape, NULL, NULL, NULL), "bf16 (0, 10000, 10, 10000, 10, 1000, 10, 10)\n[]");
+    expect_text(hst_adopt(ctx, HST_BF16, 8, shape, NULL, NULL, NULL),
+                "bf16 (0, 10000, 10, 10000, 10, 1000, 10, 10)\n[]");
 }
 
 // As snprintf: the full length whatever the size, and always a terminator inside it.

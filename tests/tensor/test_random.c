@@ -8,17 +8,26 @@
 // The known answers of the Random123 distribution for philox4x32-10. The counter's words are: the low 32 bits of the
 // block; its high 8 bits below the low 24 of the step; the step's other 32; the operation. The seed is the key.
 Test(tensor, philox_known_answers) {
-    static const struct { uint32_t counter[4], key[2], answer[4]; } known[] = {
+    static const struct {
+        uint32_t counter[4], key[2], answer[4];
+    } known[] = {
         {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
-        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}, {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+         {0xffffffff, 0xffffffff},
+         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+         {0xa4093822, 0x299f31d0},
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
     };
     for (int i = 0; i < 3; i++) {
         const uint32_t *c = known[i].counter;
-        hst_random_key key = {.seed = (uint64_t)known[i].key[1] << 32 | known[i].key[0], .step = (uint64_t)c[2] << 24 | c[1] >> 8, .operation = c[3]};
+        hst_random_key key = {.seed = (uint64_t)known[i].key[1] << 32 | known[i].key[0],
+                              .step = (uint64_t)c[2] << 24 | c[1] >> 8,
+                              .operation = c[3]};
         uint32_t words[4];
         hst_philox(key, (uint64_t)(c[1] & 0xff) << 32 | c[0], words);
-        cr_assert_arr_eq(words, known[i].answer, sizeof words, "vector %d: %08x %08x %08x %08x", i, words[0], words[1], words[2], words[3]);
+        cr_assert_arr_eq(words, known[i].answer, sizeof words, "vector %d: %08x %08x %08x %08x", i, words[0], words[1],
+                         words[2], words[3]);
     }
 }
 
@@ -71,7 +80,8 @@ Test(tensor, uniform_numbers_repeat_by_seed_and_step) {
     hst_seed(ctx, 1);
     for (int64_t count = 1; count < 40; count++) { // of any number of elements
         draw(ctx, count, other);
-        cr_assert_arr_eq(first, other, (size_t)count * sizeof *first, "%lld elements of the seed again", (long long)count);
+        cr_assert_arr_eq(first, other, (size_t)count * sizeof *first, "%lld elements of the seed again",
+                         (long long)count);
         hst_seed(ctx, 1);
     }
     hst_close(ctx);

@@ -11,7 +11,9 @@
 static const int COUNTS[] = {1, 2, 3, 7};
 
 enum { MOST_TASKS = 1000 };
-typedef struct runs { atomic_int of[MOST_TASKS + 1]; } runs;
+typedef struct runs {
+    atomic_int of[MOST_TASKS + 1];
+} runs;
 
 static void count_run(void *arg, int64_t task) { atomic_fetch_add(&((runs *)arg)->of[task], 1); }
 
@@ -20,8 +22,8 @@ static void check_tasks(hst_context *ctx, int64_t tasks) {
     memset(&r, 0, sizeof r);
     hst_parallel(ctx, tasks, count_run, &r);
     for (int64_t i = 0; i <= MOST_TASKS; i++)
-        cr_assert_eq(atomic_load(&r.of[i]), i < tasks, "%d threads, %lld tasks: task %lld ran %d times", hst_thread_count(ctx),
-                     (long long)tasks, (long long)i, atomic_load(&r.of[i]));
+        cr_assert_eq(atomic_load(&r.of[i]), i < tasks, "%d threads, %lld tasks: task %lld ran %d times",
+                     hst_thread_count(ctx), (long long)tasks, (long long)i, atomic_load(&r.of[i]));
 }
 
 // Thousands of small jobs, most of them shorter than waking a thread, and a few long ones.
@@ -54,7 +56,11 @@ Test(tensor, teams_open_and_close, .timeout = 60) {
 }
 
 // As many tasks as threads, none of which ends before all have begun: so each thread has one.
-typedef struct meeting { atomic_int here; int threads; int rounding[8]; } meeting;
+typedef struct meeting {
+    atomic_int here;
+    int threads;
+    int rounding[8];
+} meeting;
 
 static void meet(void *arg, int64_t task) {
     meeting *m = arg;

@@ -117,8 +117,8 @@ static void print_plan(const run *r) {
     fprintf(stderr, "plan:  %" PRId64 " steps of %" PRId64 " x %" PRId64 " bytes, %.3g epochs", o->steps, o->batch,
             o->length, epochs);
     if (o->seconds > 0)
-        fprintf(stderr, ", about %s (--steps %" PRId64 " repeats it)",
-                cli_format_duration(o->seconds, spent, sizeof spent), o->steps);
+        fprintf(stderr, ", about %s (--steps %" PRId64 " --eval-every %" PRId64 " repeats it)",
+                cli_format_duration(o->seconds, spent, sizeof spent), o->steps, o->eval_every);
     fprintf(stderr, "\nwith:  %d threads, %s kernels, into %s\n", hst_thread_count(r->ctx), hst_isa(r->ctx),
             r->v.output);
 }
@@ -169,6 +169,7 @@ static bool on_progress(const hst_progress *p, void *user) {
     switch (p->event) {
     case HST_EVENT_PLAN:
         r->v.train.steps = p->steps;
+        r->v.train.eval_every = p->eval_every;
         r->progress.tokens = (double)(r->v.train.batch * r->v.train.length);
         if (!r->v.quiet) print_plan(r);
         log_start(r);
