@@ -24,10 +24,10 @@ FLAGS += -DHST_REAL_DOUBLE
 ISAS  :=
 endif
 
-ONCE    := $(wildcard ops/cpu/naive*.c) ops/cpu/cpu.c
-KERNELS := $(filter-out $(ONCE),$(wildcard ops/cpu/*.c))
-SOURCES := $(wildcard tensor/*.c autograd/*.c ops/*.c amp/*.c optim/*.c models/*.c data/*.c train/*.c) $(ONCE)
-OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(foreach isa,$(ISAS),$(KERNELS:%.c=$(BUILD)/%.$(isa).o))
+NAIVE   := $(wildcard ops/cpu/naive*.c) ops/cpu/table.c
+KERNELS := $(filter-out ops/cpu/naive%.c ops/cpu/cpu.c,$(wildcard ops/cpu/*.c))
+SOURCES := $(wildcard tensor/*.c autograd/*.c ops/*.c amp/*.c optim/*.c models/*.c data/*.c train/*.c) ops/cpu/cpu.c
+OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(NAIVE:%.c=$(BUILD)/%.naive.o) $(foreach isa,$(ISAS),$(KERNELS:%.c=$(BUILD)/%.$(isa).o))
 COMMAND := $(patsubst %.c,$(BUILD)/%.o,$(wildcard train/cli/*.c))
 
 .PHONY: all help demo deps test check bench fixtures crosscheck clean
@@ -47,7 +47,7 @@ $(BUILD)/%.$(1).o: %.c
 	$$(if $$(V),,@echo "  CC  $$<  ($(1))")
 	$$(Q)$$(CC) $$(FLAGS) $$(CFLAGS) $$(KERNEL_OPTIMIZE) $$(ISA_$(1)) -DHST_ISA=$(1) -c $$< -o $$@
 endef
-$(foreach isa,$(ISAS),$(eval $(call isa_rule,$(isa))))
+$(foreach isa,naive $(ISAS),$(eval $(call isa_rule,$(isa))))
 
 $(BUILD)/libhalfstep.a: $(OBJECTS)
 	@rm -f $@

@@ -27,7 +27,7 @@ static bool forward(hst_call *call) {
     int64_t rows = hst_count(call->out[0]);
     hst_tensor *logsumexp = hst_call_save(call, LOGSUMEXP, HST_F32, 1, &rows);
     if (!logsumexp) return false;
-    hst_nll n = {.rows = rows, .width = logits->shape[logits->rank - 1], .logits = hst_source_of(logits),
+    hst_nll_args n = {.rows = rows, .width = logits->shape[logits->rank - 1], .logits = hst_source_of(logits),
                  .targets = hst_source_of(call->in[TARGETS]), .loss = (hst_real *)hst_raw(call->out[0]),
                  .logsumexp = (hst_real *)hst_raw(logsumexp)};
     return call->ctx->backend->nll(call->ctx, &n);
@@ -35,8 +35,8 @@ static bool forward(hst_call *call) {
 
 static bool backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *dx) {
     const hst_tensor *logits = call->in[LOGITS];
-    hst_nll_grad n = {.rows = hst_count(dy[0]), .width = logits->shape[logits->rank - 1], .scale = 1, .logits = hst_source_of(logits),
-                      .targets = hst_source_of(call->in[TARGETS]), .dloss = hst_source_of(dy[0]), .dloss_step = 1,
+    hst_nll_grad_args n = {.rows = hst_count(dy[0]), .width = logits->shape[logits->rank - 1], .logits = hst_source_of(logits),
+                      .targets = hst_source_of(call->in[TARGETS]), .dloss = hst_source_of(dy[0]),
                       .logsumexp = (const hst_real *)hst_raw(call->saved[LOGSUMEXP]), .dlogits = hst_gradient_target(dx[LOGITS])};
     return call->ctx->backend->nll_grad(call->ctx, &n);
 }

@@ -3,7 +3,7 @@
 #include "ops/table.h"
 
 static bool combine(const hst_call *call, int64_t count, double alpha, hst_source a, double beta, hst_source b, hst_target y) {
-    hst_combine c = {.count = count, .alpha = alpha, .beta = beta, .a = a, .b = b, .a_step = 1, .b_step = 1, .y = y};
+    hst_combine_args c = {.count = count, .alpha = alpha, .beta = beta, .a = a, .b = b, .a_step = 1, .b_step = 1, .y = y};
     return !y.data || call->ctx->backend->combine(call->ctx, &c);
 }
 

@@ -23,7 +23,7 @@ static bool shape(hst_call *call, hst_type *out) {
 
 static bool forward(hst_call *call) {
     const hst_tensor *table = call->in[TABLE], *ids = call->in[IDS];
-    hst_lookup l = {.rows = table->shape[0], .width = table->shape[1], .count = hst_count(ids), .table = hst_source_of(table),
+    hst_lookup_args l = {.rows = table->shape[0], .width = table->shape[1], .count = hst_count(ids), .table = hst_source_of(table),
                     .ids = hst_source_of(ids), .y = hst_target_of(call->out[0])};
     return call->ctx->backend->lookup(call->ctx, &l);
 }
@@ -31,7 +31,7 @@ static bool forward(hst_call *call) {
 // dtable[r] = sum of dy[i] over the i with ids[i] = r
 static bool backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *dx) {
     const hst_tensor *ids = call->in[IDS], *into = dx[TABLE].into;
-    hst_lookup_grad l = {.rows = into->shape[0], .width = into->shape[1], .count = hst_count(ids), .dy = hst_source_of(dy[0]),
+    hst_lookup_grad_args l = {.rows = into->shape[0], .width = into->shape[1], .count = hst_count(ids), .dy = hst_source_of(dy[0]),
                          .ids = hst_source_of(ids), .dtable = hst_gradient_target(dx[TABLE])};
     return call->ctx->backend->lookup_grad(call->ctx, &l);
 }

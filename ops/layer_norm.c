@@ -34,7 +34,7 @@ static int64_t rows_of(const hst_tensor *x) {
 static bool forward(hst_call *call) {
     const hst_tensor *x = call->in[X];
     const attributes *a = (const void *)call->attributes;
-    hst_norm n = {.rows = rows_of(x), .width = x->shape[x->rank - 1], .eps = a->eps, .x = hst_source_of(x),
+    hst_norm_args n = {.rows = rows_of(x), .width = x->shape[x->rank - 1], .eps = a->eps, .x = hst_source_of(x),
                   .gain = hst_source_of(call->in[GAIN]), .bias = hst_source_of(call->in[BIAS]), .y = hst_target_of(call->out[0])};
     if (call->recording) {
         hst_tensor *mean = hst_call_save(call, MEAN, HST_F32, 1, &n.rows), *rstd = hst_call_save(call, RSTD, HST_F32, 1, &n.rows);
@@ -48,7 +48,7 @@ static bool forward(hst_call *call) {
 // dn = dy gain,   dx = rstd (dn - mean(dn) - n mean(dn n)),   dgain = sum of dy n,   dbias = sum of dy over the rows
 static bool backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *dx) {
     const hst_tensor *x = call->in[X];
-    hst_norm_grad n = {.rows = rows_of(x), .width = x->shape[x->rank - 1], .dy = hst_source_of(dy[0]), .x = hst_source_of(x),
+    hst_norm_grad_args n = {.rows = rows_of(x), .width = x->shape[x->rank - 1], .dy = hst_source_of(dy[0]), .x = hst_source_of(x),
                        .gain = hst_source_of(call->in[GAIN]), .mean = (const hst_real *)hst_raw(call->saved[MEAN]),
                        .rstd = (const hst_real *)hst_raw(call->saved[RSTD]), .dx = hst_gradient_target(dx[X]),
                        .dgain = hst_gradient_target(dx[GAIN]), .dbias = hst_gradient_target(dx[BIAS])};

@@ -23,17 +23,17 @@ static bool shape(hst_call *call, hst_type *out) {
 }
 
 // The product's three sizes; all leading dimensions of x are rows.
-static hst_gemm product(const hst_tensor *x, const hst_tensor *w) {
+static hst_gemm_args product(const hst_tensor *x, const hst_tensor *w) {
     int64_t k = w->shape[0];
     int64_t rows = 1;
     for (int i = 0; i < x->rank - 1; i++) rows *= x->shape[i];
-    return (hst_gemm){.m = rows, .n = w->shape[1], .k = k};
+    return (hst_gemm_args){.m = rows, .n = w->shape[1], .k = k};
 }
 
 static bool forward(hst_call *call) {
     hst_tensor *x = hst_contiguous(call->in[X]), *w = call->in[W];
     if (!x) return false;
-    hst_gemm g = product(x, w);
+    hst_gemm_args g = product(x, w);
     g.a = hst_source_of(x);
     g.a_row = g.k;
     g.a_col = 1;
@@ -47,22 +47,22 @@ static bool forward(hst_call *call) {
 }
 
 // dx = dy w^T
-static bool x_gradient(hst_call *call, const hst_gemm *p, hst_tensor *dy, hst_gradient dx) {
+static bool x_gradient(hst_call *call, const hst_gemm_args *p, hst_tensor *dy, hst_gradient dx) {
     const hst_tensor *w = call->in[W];
-    hst_gemm g = {.m = p->m, .n = p->k, .k = p->n, .a = hst_source_of(dy), .a_row = p->n, .a_col = 1, .b = hst_source_of(w),
+    hst_gemm_args g = {.m = p->m, .n = p->k, .k = p->n, .a = hst_source_of(dy), .a_row = p->n, .a_col = 1, .b = hst_source_of(w),
                   .b_row = w->stride[1], .b_col = w->stride[0], .c = hst_gradient_target(dx), .c_row = p->k};
     return !g.c.data || call->ctx->backend->gemm(call->ctx, &g);
 }
 
 // dw = x^T dy
-static bool w_gradient(hst_call *call, const hst_gemm *p, const hst_tensor *x, hst_tensor *dy, hst_gradient dw) {
-    hst_gemm g = {.m = p->k, .n = p->n, .k = p->m, .a = hst_source_of(x), .a_row = 1, .a_col = p->k, .b = hst_source_of(dy),
+static bool w_gradient(hst_call *call, const hst_gemm_args *p, const hst_tensor *x, hst_tensor *dy, hst_gradient dw) {
+    hst_gemm_args g = {.m = p->k, .n = p->n, .k = p->m, .a = hst_source_of(x), .a_row = 1, .a_col = p->k, .b = hst_source_of(dy),
                   .b_row = p->n, .b_col = 1, .c = hst_gradient_target(dw), .c_row = p->n};
     return !g.c.data || call->ctx->backend->gemm(call->ctx, &g);
 }
 
 // dbias = sum of dy over the rows
-static bool bias_gradient(hst_call *call, const hst_gemm *p, hst_tensor *dy, hst_gradient dbias) {
+static bool bias_gradient(hst_call *call, const hst_gemm_args *p, hst_tensor *dy, hst_gradient dbias) {
     hst_sum_args s = {.rows = p->m, .width = p->n, .factor = 1, .x = hst_source_of(dy), .y = hst_gradient_target(dbias)};
     return !s.y.data || call->ctx->backend->sum(call->ctx, &s);
 }
@@ -70,7 +70,7 @@ static bool bias_gradient(hst_call *call, const hst_gemm *p, hst_tensor *dy, hst
 static bool backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *dx) {
     hst_tensor *x = hst_contiguous(call->in[X]);
     if (!x) return false;
-    hst_gemm p = product(x, call->in[W]);
+    hst_gemm_args p = product(x, call->in[W]);
     return x_gradient(call, &p, dy[0], dx[X]) && w_gradient(call, &p, x, dy[0], dx[W]) && bias_gradient(call, &p, dy[0], dx[BIAS]);
 }
 

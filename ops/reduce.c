@@ -16,7 +16,7 @@ static bool reduce(const hst_call *call, double factor) {
 
 // dx_i = factor dy
 static bool spread(const hst_call *call, double factor, const hst_tensor *dy, hst_gradient dx) {
-    hst_combine c = {.count = hst_count(dx.into), .alpha = factor, .a = hst_source_of(dy), .a_step = 0, .y = hst_gradient_target(dx)};
+    hst_combine_args c = {.count = hst_count(dx.into), .alpha = factor, .a = hst_source_of(dy), .a_step = 0, .y = hst_gradient_target(dx)};
     return call->ctx->backend->combine(call->ctx, &c);
 }
 

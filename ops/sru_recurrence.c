@@ -65,7 +65,7 @@ static bool forward(hst_call *call) {
 //     dU0 = gc (1 - f)   dU1 = gf   dU2 = gr   dx' = gh (1 - r m)
 //     db += (gf, gr)     dv += (gf p, gr p)     g = gc f + gf vf + gr vr     and at the end dc0 = g
 static bool backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *dx) {
-    hst_sru_grad g = {
+    hst_sru_grad_args g = {
         .forward = arguments(call), .dh = hst_source_of(dy[H]), .dc_last = hst_source_of(dy[C_LAST]),
         .du = hst_gradient_target(dx[U]), .dx = hst_gradient_target(dx[X]), .dv = hst_gradient_target(dx[V]),
         .dbias = hst_gradient_target(dx[BIAS]), .dc0 = hst_gradient_target(dx[C0]),

@@ -71,7 +71,7 @@ double hst_gradient_norm(const hst_parameters *list) {
     for (int i = 0; i < list->count; i++) {
         const hst_tensor *grad = list->items[i].value->grad;
         double sum = 0;
-        list->ctx->backend->square_sum(list->ctx, hst_count(grad), hst_source_of(grad), &sum);
+        list->ctx->backend->square_sum(list->ctx, &(hst_square_sum_args){hst_count(grad), hst_source_of(grad), &sum});
         total += sum;
     }
     return sqrt(total);

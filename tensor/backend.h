@@ -32,30 +32,30 @@ static inline int64_t hst_index_at(hst_source ids, int64_t i) {
 }
 
 // to[i] (+)= from[i] over a strided index space; any dtypes. Strides in elements; 0 repeats an element.
-typedef struct hst_copy {
+typedef struct hst_copy_args {
     int rank;
     int64_t shape[HST_MAX_RANK], from_stride[HST_MAX_RANK], to_stride[HST_MAX_RANK];
     hst_source from;
     hst_target to;
-} hst_copy;
+} hst_copy_args;
 
 // y (+)= alpha a + beta b, element by element; b may be absent. A step of 0 uses the first element throughout.
-typedef struct hst_combine {
+typedef struct hst_combine_args {
     int64_t count;
     double alpha, beta;
     hst_source a, b;
     int64_t a_step, b_step; // 0 or 1
     hst_target y;
-} hst_combine;
+} hst_combine_args;
 
 // C (M,N) (+)= A (M,K) B (K,N) + bias (N), sums over K in fp32 blocks of at most 256 terms. Strides in elements; the
 // columns of C are adjacent. The order of a sum never depends on M, N or the threads.
-typedef struct hst_gemm {
+typedef struct hst_gemm_args {
     int64_t m, n, k;
     hst_source a, b, bias;
     int64_t a_row, a_col, b_row, b_col, c_row;
     hst_target c;
-} hst_gemm;
+} hst_gemm_args;
 
 // y (+)= factor * sum of x over the rows: rows (rows, width) -> (width), or -> one number with width 1.
 typedef struct hst_sum {
@@ -65,52 +65,57 @@ typedef struct hst_sum {
     hst_target y;
 } hst_sum_args;
 
+// *sum = sum of x[i]^2, in double.
+typedef struct hst_square_sum_args {
+    int64_t count;
+    hst_source x;
+    double *sum;
+} hst_square_sum_args;
+
 // y[i] = table[ids[i]]; y (count, width), table (rows, width). Fails naming the first id out of range.
-typedef struct hst_lookup {
+typedef struct hst_lookup_args {
     int64_t rows, width, count;
     hst_source table, ids;
     hst_target y;
-} hst_lookup;
+} hst_lookup_args;
 
 // dtable[r] (+)= sum of dy[i] over all i with ids[i] == r; the ids were checked in forward.
-typedef struct hst_lookup_grad {
+typedef struct hst_lookup_grad_args {
     int64_t rows, width, count;
     hst_source dy, ids;
     hst_target dtable;
-} hst_lookup_grad;
+} hst_lookup_grad_args;
 
 // y = (x - mean) * rstd * gain + bias over each row; gain and bias may be absent. mean and rstd, if not NULL, get (rows).
-typedef struct hst_norm {
+typedef struct hst_norm_args {
     int64_t rows, width;
     double eps;
     hst_source x, gain, bias;
     hst_target y;
     hst_real *mean, *rstd;
-} hst_norm;
+} hst_norm_args;
 
-typedef struct hst_norm_grad {
+typedef struct hst_norm_grad_args {
     int64_t rows, width;
     hst_source dy, x, gain;
     const hst_real *mean, *rstd;
     hst_target dx, dgain, dbias;
-} hst_norm_grad;
+} hst_norm_grad_args;
 
 // loss[i] = logsumexp(logits[i]) - logits[i][target[i]]; fails naming the first target out of range.
-typedef struct hst_nll {
+typedef struct hst_nll_args {
     int64_t rows, width;
     hst_source logits, targets;
     hst_real *loss, *logsumexp; // (rows) each
-} hst_nll;
+} hst_nll_args;
 
-// dlogits[i] (+)= (softmax(logits[i]) - onehot(target[i])) * scale * dloss[i]; dloss (rows), or one number with step 0
-typedef struct hst_nll_grad {
+// dlogits[i] (+)= (softmax(logits[i]) - onehot(target[i])) * dloss[i]; dloss (rows)
+typedef struct hst_nll_grad_args {
     int64_t rows, width;
-    double scale;
     hst_source logits, targets, dloss;
-    int64_t dloss_step;
     const hst_real *logsumexp;
     hst_target dlogits;
-} hst_nll_grad;
+} hst_nll_grad_args;
 
 // One place in the random stream: which operation of which step.
 typedef struct hst_random_key { uint64_t seed, step; uint32_t operation; } hst_random_key;
@@ -138,11 +143,11 @@ typedef struct hst_sru_args {
     hst_real *c_last;   // (B,D)
 } hst_sru_args;
 
-typedef struct hst_sru_grad {
+typedef struct hst_sru_grad_args {
     hst_sru_args forward; // as forward had it, c included; h and c_last unused
     hst_source dh, dc_last;                 // either may be absent (zero)
     hst_target du, dx, dv, dbias, dc0;      // any may be absent
-} hst_sru_grad;
+} hst_sru_grad_args;
 
 // AdamW (Loshchilov & Hutter 2019): m = b1 m + (1-b1) g, v = b2 v + (1-b2) g^2,
 //     w = w - lr (m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + decay w);  g is first multiplied by `factor`.
@@ -162,29 +167,24 @@ typedef struct hst_sgd_args {
     double lr, momentum, decay, factor;
 } hst_sgd_args;
 
+// Every kernel, by name: kernel(ctx, const hst_<name>_args *). The backend struct, the CPU's declarations and its tables are
+// made from this list.
+#define HST_KERNELS(X) \
+    X(copy) X(combine) X(gemm) X(sum) X(square_sum) X(lookup) X(lookup_grad) X(norm) X(norm_grad) X(nll) X(nll_grad) \
+    X(dropout) X(sru) X(sru_grad) X(adamw) X(sgd)
+#define HST_KERNEL_FIELD(name) bool (*name)(hst_context *, const hst_##name##_args *);
+
 #define HST_BACKEND_ABI 1
 
 typedef struct hst_backend {
     uint32_t abi;
     size_t size;
     const char *name; // "avx2"
-    bool (*copy)(hst_context *, const hst_copy *);
-    bool (*combine)(hst_context *, const hst_combine *);
-    bool (*gemm)(hst_context *, const hst_gemm *);
-    bool (*sum)(hst_context *, const hst_sum_args *);
-    bool (*square_sum)(hst_context *, int64_t count, hst_source x, double *sum); // of squares, in double
-    bool (*lookup)(hst_context *, const hst_lookup *);
-    bool (*lookup_grad)(hst_context *, const hst_lookup_grad *);
-    bool (*norm)(hst_context *, const hst_norm *);
-    bool (*norm_grad)(hst_context *, const hst_norm_grad *);
-    bool (*nll)(hst_context *, const hst_nll *);
-    bool (*nll_grad)(hst_context *, const hst_nll_grad *);
-    bool (*dropout)(hst_context *, const hst_dropout_args *);
-    bool (*sru)(hst_context *, const hst_sru_args *);
-    bool (*sru_grad)(hst_context *, const hst_sru_grad *);
-    bool (*adamw)(hst_context *, const hst_adamw_args *);
-    bool (*sgd)(hst_context *, const hst_sgd_args *);
+    HST_KERNELS(HST_KERNEL_FIELD) // copy, combine, ...: one a line of the list
 } hst_backend;
+
+// True if all `count` ids are in [0, limit); otherwise records the first that is not. `what` is "embedding: id", say.
+bool hst_check_ids(hst_context *ctx, const char *what, hst_source ids, int64_t count, int64_t limit);
 
 // Defined in ops/cpu: the backend for an ISA name ("auto" or NULL: the best this CPU runs), or NULL if it cannot run here.
 const hst_backend *hst_cpu_backend(const char *isa);

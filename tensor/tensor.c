@@ -205,7 +205,7 @@ double hst_item(const hst_tensor *t, const int64_t *index) {
 // ---- copying ----
 
 // Puts neighbouring axes together where both sides run through them in one stride.
-static void collapse(hst_copy *c) {
+static void collapse(hst_copy_args *c) {
     int kept = 0;
     for (int i = 1; i < c->rank; i++) {
         bool joins = c->from_stride[kept] == c->from_stride[i] * c->shape[i] && c->to_stride[kept] == c->to_stride[i] * c->shape[i];
@@ -219,7 +219,7 @@ static void collapse(hst_copy *c) {
 }
 
 bool hst_copy_tensor(hst_tensor *to, const hst_tensor *from, bool add) {
-    hst_copy c = {.rank = to->rank, .from = {hst_raw(from), from->dtype}, .to = {hst_raw(to), to->dtype, add}};
+    hst_copy_args c = {.rank = to->rank, .from = {hst_raw(from), from->dtype}, .to = {hst_raw(to), to->dtype, add}};
     for (int i = 0; i < to->rank; i++) {
         c.shape[i] = to->shape[i];
         c.from_stride[i] = from->stride[i];

@@ -115,16 +115,4 @@ static inline void add_partials(const wide *partial, int64_t blocks, int64_t str
     }
 }
 
-// True if all `count` ids are in 0 .. limit-1; otherwise records which one is not. `what` is "lookup: id", say.
-static inline bool check_indices(hst_context *ctx, const char *what, hst_source ids, int64_t count, int64_t limit) {
-    for (int64_t i = 0; i < count; i++) {
-        int64_t id = hst_index_at(ids, i);
-        if (id >= 0 && id < limit) continue;
-        hst_fail(ctx, HST_ERROR_VALUE, "%s %lld at position %lld is not in 0 .. %lld", what, (long long)id,
-                 (long long)i, (long long)limit - 1);
-        return false;
-    }
-    return true;
-}
-
 #endif

@@ -1,10 +1,11 @@
-// cpu.c: chooses among the CPU's backends: the naive kernels, and the fast ones compiled for each instruction set.
+// cpu.c: chooses among the CPU's backends: the naive kernels, and the fast ones compiled for each instruction set; and what
+// all of them share.
 #include <string.h>
 #include "tensor/backend.h"
 
-extern const hst_backend hst_backend_naive; // ops/cpu/naive.c
+extern const hst_backend hst_backend_naive; // table.c, as the next three
 #ifndef HST_REAL_DOUBLE
-extern const hst_backend hst_backend_portable; // ops/cpu/table.c, as the next two
+extern const hst_backend hst_backend_portable;
 #ifdef __x86_64__
 extern const hst_backend hst_backend_avx2, hst_backend_avx512;
 #endif
@@ -45,3 +46,14 @@ const hst_backend *hst_cpu_backend(const char *isa) {
 }
 
 const char *hst_isa_names(void) { return ladder[best()].names; }
+
+bool hst_check_ids(hst_context *ctx, const char *what, hst_source ids, int64_t count, int64_t limit) {
+    for (int64_t i = 0; i < count; i++) {
+        int64_t id = hst_index_at(ids, i);
+        if (id >= 0 && id < limit) continue;
+        hst_fail(ctx, HST_ERROR_VALUE, "%s %lld at position %lld is not in 0 .. %lld", what, (long long)id, (long long)i,
+                 (long long)limit - 1);
+        return false;
+    }
+    return true;
+}

@@ -11,7 +11,7 @@
 // are short and the axis before the last goes round inside: a transposition then works on a few cache lines at a time.
 
 typedef struct copy_job {
-    hst_copy space;  // with as few axes as possible
+    hst_copy_args space;  // with as few axes as possible
     int64_t run;     // elements in a run
     int64_t runs;    // in the last axis
     int64_t rows;    // in the axis before it
@@ -61,7 +61,7 @@ static void copy_run(hst_source from, int64_t i, int64_t from_stride, hst_target
 
 static void copy_task(void *arg, int64_t task) {
     const copy_job *job = arg;
-    const hst_copy *s = &job->space;
+    const hst_copy_args *s = &job->space;
     int last = s->rank - 1;
     for (range r = part(task, job->in_task, job->in_all); r.begin < r.end; r.begin++) {
         int64_t index = r.begin / job->rows, row = r.begin % job->rows, start = index % job->runs * job->run;
@@ -78,8 +78,8 @@ static void copy_task(void *arg, int64_t task) {
 }
 
 // The same space without axes of one element, and with neighbouring axes made one where both sides allow it.
-static hst_copy with_fewest_axes(const hst_copy *args) {
-    hst_copy s = {.from = args->from, .to = args->to};
+static hst_copy_args with_fewest_axes(const hst_copy_args *args) {
+    hst_copy_args s = {.from = args->from, .to = args->to};
     for (int axis = 0; axis < args->rank; axis++) {
         int64_t n = args->shape[axis], from = args->from_stride[axis], to = args->to_stride[axis];
         if (n == 1) continue;
@@ -94,9 +94,9 @@ static hst_copy with_fewest_axes(const hst_copy *args) {
     return s;
 }
 
-bool KERNEL(copy)(hst_context *ctx, const hst_copy *args) {
+bool KERNEL(copy)(hst_context *ctx, const hst_copy_args *args) {
     copy_job job = {.space = with_fewest_axes(args)};
-    const hst_copy *s = &job.space;
+    const hst_copy_args *s = &job.space;
     int last = s->rank - 1;
     job.run = s->from_stride[last] == 1 && s->to_stride[last] == 1 ? TASK_ELEMENTS : 16;
     job.runs = divide_up(s->shape[last], job.run);
@@ -111,7 +111,7 @@ bool KERNEL(copy)(hst_context *ctx, const hst_copy *args) {
 // ---- combine ----
 
 static void combine_task(void *arg, int64_t task) {
-    const hst_combine *a = arg;
+    const hst_combine_args *a = arg;
     vf alpha = splat((float)a->alpha), beta = splat((float)a->beta);
     vf first_a = splat(0), first_b = splat(0);
     if (a->a_step == 0) first_a = splat((float)hst_load(a->a, 0));
@@ -124,7 +124,7 @@ static void combine_task(void *arg, int64_t task) {
     }
 }
 
-bool KERNEL(combine)(hst_context *ctx, const hst_combine *args) {
+bool KERNEL(combine)(hst_context *ctx, const hst_combine_args *args) {
     hst_parallel(ctx, divide_up(args->count, TASK_ELEMENTS), combine_task, (void *)args);
     return true;
 }

@@ -1,4 +1,4 @@
-// gemm.c: the matrix multiply C (M,N) (+)= A (M,K) B (K,N) + bias, hst_gemm in tensor/backend.h.
+// gemm.c: the matrix multiply C (M,N) (+)= A (M,K) B (K,N) + bias, hst_gemm_args in tensor/backend.h.
 //
 //   for each SLAB of columns, for which B fits into the last-level cache:
 //     all threads pack B: panels of NR columns                         (B is packed once)
@@ -64,7 +64,7 @@ static micro_kernel *kernel_for(int64_t rows, int64_t columns) {
 // ---- the job of all threads ----
 
 typedef struct job {
-    const hst_gemm *g;
+    const hst_gemm_args *g;
     int64_t j, columns;              // the slab
     int64_t rows, width;             // of a block of C
     int64_t down, across;            // how many blocks
@@ -76,11 +76,11 @@ typedef struct job {
 
 // ---- packing B: the panel at column j, terms from k on, starts at k * width of the slab + j * terms ----
 
-static int64_t terms_from(const hst_gemm *g, int64_t k) { return smaller(KC, g->k - k); }
+static int64_t terms_from(const hst_gemm_args *g, int64_t k) { return smaller(KC, g->k - k); }
 
 // Packs rows k .. k + rows of the panel at column j of the slab.
 static void pack_panel(const job *w, float *panel, int64_t j, int64_t k, int64_t rows) {
-    const hst_gemm *g = w->g;
+    const hst_gemm_args *g = w->g;
     int64_t columns = smaller(NR, w->columns - j);
     panel_source source = {g->b, k * g->b_row + (w->j + j) * g->b_col, g->b_col, g->b_row};
     pack(panel, round_up(columns, VL), source, columns, rows);
@@ -122,7 +122,7 @@ typedef struct block {
 
 // Adds a tile, which belongs at (i, j) of the block. Between blocks of K the sum waits in C if C is f32, else in sums.
 INLINE void add_as(const job *w, const block *b, int64_t i, int64_t j, const float *tile, hst_dtype dtype) {
-    const hst_gemm *g = w->g;
+    const hst_gemm_args *g = w->g;
     int64_t columns = smaller(NR, b->columns - j), first_column = w->j + b->j + j;
     for (int64_t row = 0; row < MR && i + row < b->rows; row++)
         for (int64_t v = 0; v < columns; v += VL) {
@@ -147,7 +147,7 @@ static void add_tile(const job *w, const block *b, int64_t i, int64_t j, const f
 }
 
 // Asks for the lines of C that a tile will be added to, while the micro-kernel computes it.
-static void prefetch_tile(const hst_gemm *g, int64_t i, int64_t j, int64_t rows) {
+static void prefetch_tile(const hst_gemm_args *g, int64_t i, int64_t j, int64_t rows) {
     size_t size = size_of(g->c.dtype);
     const char *c = (const char *)g->c.data + (size_t)(i * g->c_row + j) * size;
     for (int64_t row = 0; row < rows; row++, c += (size_t)g->c_row * size)
@@ -156,7 +156,7 @@ static void prefetch_tile(const hst_gemm *g, int64_t i, int64_t j, int64_t rows)
 
 // The panel of B at column j of the block and terms from k on; *row gets the distance of its rows.
 static const float *find_panel(const job *w, const block *b, int64_t j, int64_t k, int64_t terms, int64_t *row) {
-    const hst_gemm *g = w->g;
+    const hst_gemm_args *g = w->g;
     int64_t columns = smaller(NR, b->columns - j);
     *row = round_up(columns, VL);
     if (w->packed_b) return w->packed_b + k * round_up(w->columns, VL) + (b->j + j) * terms;
@@ -170,7 +170,7 @@ static const float *find_panel(const job *w, const block *b, int64_t j, int64_t 
 
 // Adds KC terms, from k on, to the block.
 static void add_terms(const job *w, const block *b, int64_t k) {
-    const hst_gemm *g = w->g;
+    const hst_gemm_args *g = w->g;
     int64_t terms = terms_from(g, k), panel_row;
     float tile[MR * NR] __attribute__((aligned(64)));
     for (int64_t i = 0; i < b->rows; i += VL) {
@@ -223,7 +223,7 @@ static void cut(job *w, int threads) {
 }
 
 static bool multiply_slab(hst_context *ctx, job *w) {
-    const hst_gemm *g = w->g;
+    const hst_gemm_args *g = w->g;
     int threads = hst_thread_count(ctx);
     cut(w, threads);
     int64_t terms = smaller(KC, g->k), tasks = smaller(threads, w->down * w->across);
@@ -242,7 +242,7 @@ static bool multiply_slab(hst_context *ctx, job *w) {
     return true;
 }
 
-bool KERNEL(gemm)(hst_context *ctx, const hst_gemm *g) {
+bool KERNEL(gemm)(hst_context *ctx, const hst_gemm_args *g) {
     if (g->m == 0) return true;
     int64_t most = smaller(round_up(g->n, NR), round_up(SLAB_FLOATS / (g->k > 0 ? g->k : 1) + 1, NR));
     for (int64_t j = 0; j < g->n; j += most) {

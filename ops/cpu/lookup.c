@@ -4,7 +4,7 @@
 #include "ops/cpu/kernels.h"
 
 static void lookup_task(void *arg, int64_t task) {
-    const hst_lookup *a = arg;
+    const hst_lookup_args *a = arg;
     for (range r = part(task, task_rows(a->width), a->count); r.begin < r.end; r.begin++) {
         int64_t from = hst_index_at(a->ids, r.begin) * a->width, to = r.begin * a->width;
         for (int64_t j = 0; j < a->width; j += VL)
@@ -12,8 +12,8 @@ static void lookup_task(void *arg, int64_t task) {
     }
 }
 
-bool KERNEL(lookup)(hst_context *ctx, const hst_lookup *args) {
-    if (!check_indices(ctx, "lookup: id", args->ids, args->count, args->rows)) return false;
+bool KERNEL(lookup)(hst_context *ctx, const hst_lookup_args *args) {
+    if (!hst_check_ids(ctx, "embedding: id", args->ids, args->count, args->rows)) return false;
     hst_parallel(ctx, divide_up(args->count, task_rows(args->width)), lookup_task, (void *)args);
     return true;
 }
@@ -21,14 +21,14 @@ bool KERNEL(lookup)(hst_context *ctx, const hst_lookup *args) {
 enum { COLUMNS = 128, ROW_BLOCKS = 64 }; // of a task, so that few long rows are shared out too
 
 typedef struct grad_job {
-    const hst_lookup_grad *args;
+    const hst_lookup_grad_args *args;
     int64_t column_blocks, block_rows;
     // Row r of the table was looked up at positions order[start[r]] .. order[start[r + 1] - 1].
     const int64_t *start, *order;
 } grad_job;
 
 // Stable counting sort: the positions of each id in ascending order. start has rows + 1 entries, order has count.
-static void sort_ids(const hst_lookup_grad *a, int64_t *start, int64_t *order) {
+static void sort_ids(const hst_lookup_grad_args *a, int64_t *start, int64_t *order) {
     memset(start, 0, (size_t)(a->rows + 1) * sizeof *start);
     for (int64_t i = 0; i < a->count; i++) start[hst_index_at(a->ids, i)]++;
     for (int64_t r = 0, sum = 0; r <= a->rows; r++) start[r] = sum += start[r]; // where the row ends
@@ -37,7 +37,7 @@ static void sort_ids(const hst_lookup_grad *a, int64_t *start, int64_t *order) {
 
 // `count` vectors of columns of one row of the table, from column j on
 INLINE void row_grad(const grad_job *job, int64_t row, int64_t j, int64_t n, int count) {
-    const hst_lookup_grad *a = job->args;
+    const hst_lookup_grad_args *a = job->args;
     wide sum[4];
     sum_columns(a->dy, a->width, job->order, (range){job->start[row], job->start[row + 1]}, j, n, sum, count);
     for (int v = 0; v < count; v++) put_sums(a->dtable, row * a->width + j + v * VL, sum[v], n);
@@ -45,7 +45,7 @@ INLINE void row_grad(const grad_job *job, int64_t row, int64_t j, int64_t n, int
 
 static void grad_task(void *arg, int64_t task) {
     const grad_job *job = arg;
-    const hst_lookup_grad *a = job->args;
+    const hst_lookup_grad_args *a = job->args;
     range columns = part(task % job->column_blocks, COLUMNS, a->width);
     for (range r = part(task / job->column_blocks, job->block_rows, a->rows); r.begin < r.end; r.begin++) {
         int64_t j = columns.begin;
@@ -55,7 +55,7 @@ static void grad_task(void *arg, int64_t task) {
     }
 }
 
-bool KERNEL(lookup_grad)(hst_context *ctx, const hst_lookup_grad *args) {
+bool KERNEL(lookup_grad)(hst_context *ctx, const hst_lookup_grad_args *args) {
     int64_t *start = hst_workspace(ctx, (size_t)(args->rows + 1 + args->count) * sizeof *start);
     if (!start) return false;
     int64_t *order = start + args->rows + 1;

@@ -1,30 +1,8 @@
-// naive.c: the naive backend, and its kernels that work element by element: copy, combine, dropout, and the optimizers'
+// naive.c: the naive kernels that work element by element: copy, combine, dropout, and the optimizers'
 // updates. Sums and products are in naive_sums.c, layer norm and cross entropy in naive_rows.c, the SRU in naive_sru.c.
 #include "ops/cpu/naive.h"
 
 #include <math.h>
-
-const hst_backend hst_backend_naive = {
-    .abi = HST_BACKEND_ABI,
-    .size = sizeof(hst_backend),
-    .name = "naive",
-    .copy = hst_naive_copy,
-    .combine = hst_naive_combine,
-    .gemm = hst_naive_gemm,
-    .sum = hst_naive_sum,
-    .square_sum = hst_naive_square_sum,
-    .lookup = hst_naive_lookup,
-    .lookup_grad = hst_naive_lookup_grad,
-    .norm = hst_naive_norm,
-    .norm_grad = hst_naive_norm_grad,
-    .nll = hst_naive_nll,
-    .nll_grad = hst_naive_nll_grad,
-    .dropout = hst_naive_dropout,
-    .sru = hst_naive_sru,
-    .sru_grad = hst_naive_sru_grad,
-    .adamw = hst_naive_adamw,
-    .sgd = hst_naive_sgd,
-};
 
 static bool is_integer(hst_dtype dtype) { return dtype == HST_I32 || dtype == HST_I64 || dtype == HST_U8; }
 
@@ -42,7 +20,7 @@ static void put_integer(hst_target y, int64_t i, int64_t value) {
 }
 
 // Where element i of an index space, counted with the last axis fastest, lies in memory.
-static int64_t position(const hst_copy *args, const int64_t *stride, int64_t i) {
+static int64_t position(const hst_copy_args *args, const int64_t *stride, int64_t i) {
     int64_t at = 0;
     for (int axis = args->rank - 1; axis >= 0; axis--) {
         at += i % args->shape[axis] * stride[axis];
@@ -51,7 +29,7 @@ static int64_t position(const hst_copy *args, const int64_t *stride, int64_t i) 
     return at;
 }
 
-bool hst_naive_copy(hst_context *ctx, const hst_copy *args) {
+bool KERNEL(copy)(hst_context *ctx, const hst_copy_args *args) {
     (void)ctx;
     bool integers = is_integer(args->from.dtype) && is_integer(args->to.dtype);
     int64_t count = 1;
@@ -66,7 +44,7 @@ bool hst_naive_copy(hst_context *ctx, const hst_copy *args) {
     return true;
 }
 
-bool hst_naive_combine(hst_context *ctx, const hst_combine *args) {
+bool KERNEL(combine)(hst_context *ctx, const hst_combine_args *args) {
     (void)ctx;
     for (int64_t i = 0; i < args->count; i++) {
         double y = args->alpha * hst_load(args->a, i * args->a_step);
@@ -77,7 +55,7 @@ bool hst_naive_combine(hst_context *ctx, const hst_combine *args) {
 }
 
 // The derivative of y[i] = x[i] scale[i] by x[i] is scale[i], whatever x is: backward is this kernel on dy.
-bool hst_naive_dropout(hst_context *ctx, const hst_dropout_args *args) {
+bool KERNEL(dropout)(hst_context *ctx, const hst_dropout_args *args) {
     (void)ctx;
     uint32_t words[4];
     for (int64_t i = 0; i < args->count; i++) {
@@ -88,7 +66,7 @@ bool hst_naive_dropout(hst_context *ctx, const hst_dropout_args *args) {
     return true;
 }
 
-bool hst_naive_adamw(hst_context *ctx, const hst_adamw_args *args) {
+bool KERNEL(adamw)(hst_context *ctx, const hst_adamw_args *args) {
     (void)ctx;
     double b1 = args->beta1, b2 = args->beta2;
     // m and v start at zero; these divisors make them averages of the gradients so far.
@@ -105,7 +83,7 @@ bool hst_naive_adamw(hst_context *ctx, const hst_adamw_args *args) {
     return true;
 }
 
-bool hst_naive_sgd(hst_context *ctx, const hst_sgd_args *args) {
+bool KERNEL(sgd)(hst_context *ctx, const hst_sgd_args *args) {
     (void)ctx;
     for (int64_t i = 0; i < args->count; i++) {
         double w = args->w[i];

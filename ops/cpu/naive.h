@@ -4,6 +4,7 @@
 #ifndef HST_NAIVE_H
 #define HST_NAIVE_H
 
+#include "ops/cpu/kernels.h"
 #include "tensor/context.h"
 
 // Every addition of every sum. Sums are formed in double and rounded once, when they are stored.
@@ -28,22 +29,5 @@ static inline void finish(hst_target y, int64_t i, double sum) {
 static inline void put(hst_target y, int64_t i, double value) {
     finish(y, i, y.add ? add(start(y, i), value) : value);
 }
-
-bool hst_naive_copy(hst_context *ctx, const hst_copy *args);
-bool hst_naive_combine(hst_context *ctx, const hst_combine *args);
-bool hst_naive_dropout(hst_context *ctx, const hst_dropout_args *args);
-bool hst_naive_gemm(hst_context *ctx, const hst_gemm *args);
-bool hst_naive_sum(hst_context *ctx, const hst_sum_args *args);
-bool hst_naive_square_sum(hst_context *ctx, int64_t count, hst_source x, double *sum);
-bool hst_naive_lookup(hst_context *ctx, const hst_lookup *args);
-bool hst_naive_lookup_grad(hst_context *ctx, const hst_lookup_grad *args);
-bool hst_naive_norm(hst_context *ctx, const hst_norm *args);
-bool hst_naive_norm_grad(hst_context *ctx, const hst_norm_grad *args);
-bool hst_naive_nll(hst_context *ctx, const hst_nll *args);
-bool hst_naive_nll_grad(hst_context *ctx, const hst_nll_grad *args);
-bool hst_naive_sru(hst_context *ctx, const hst_sru_args *args);
-bool hst_naive_sru_grad(hst_context *ctx, const hst_sru_grad *args);
-bool hst_naive_adamw(hst_context *ctx, const hst_adamw_args *args);
-bool hst_naive_sgd(hst_context *ctx, const hst_sgd_args *args);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-bool hst_naive_norm(hst_context *ctx, const hst_norm *args) {
+bool KERNEL(norm)(hst_context *ctx, const hst_norm_args *args) {
     (void)ctx;
     int64_t width = args->width;
     for (int64_t i = 0; i < args->rows; i++) {
@@ -27,12 +27,12 @@ bool hst_naive_norm(hst_context *ctx, const hst_norm *args) {
 }
 
 // (x - mean) rstd
-static double normed(const hst_norm_grad *args, int64_t i, int64_t j) {
+static double normed(const hst_norm_grad_args *args, int64_t i, int64_t j) {
     return (hst_load(args->x, i * args->width + j) - args->mean[i]) * args->rstd[i];
 }
 
 // With n = (x - mean) rstd and y = n gain + bias: dgain = sum of dy n and dbias = sum of dy, over the rows.
-static void norm_grad_parameters(const hst_norm_grad *args) {
+static void norm_grad_parameters(const hst_norm_grad_args *args) {
     for (int64_t j = 0; j < args->width; j++) {
         double dgain = start(args->dgain, j), dbias = start(args->dbias, j);
         for (int64_t i = 0; i < args->rows; i++) {
@@ -47,7 +47,7 @@ static void norm_grad_parameters(const hst_norm_grad *args) {
 
 // dn = dy gain. A row of n has mean 0 and (but for eps) mean square 1 whatever x is, so x gets only the part of dn that
 // is orthogonal to 1 and to n: dx = rstd (dn - mean(dn) - n mean(dn n)).
-bool hst_naive_norm_grad(hst_context *ctx, const hst_norm_grad *args) {
+bool KERNEL(norm_grad)(hst_context *ctx, const hst_norm_grad_args *args) {
     (void)ctx;
     int64_t width = args->width;
     norm_grad_parameters(args);
@@ -75,14 +75,10 @@ static double logsumexp(hst_source logits, int64_t row, int64_t width) {
     return max + log(sum);
 }
 
-bool hst_naive_nll(hst_context *ctx, const hst_nll *args) {
+bool KERNEL(nll)(hst_context *ctx, const hst_nll_args *args) {
+    if (!hst_check_ids(ctx, "cross entropy: target", args->targets, args->rows, args->width)) return false;
     for (int64_t i = 0; i < args->rows; i++) {
         int64_t target = hst_index_at(args->targets, i);
-        if (target < 0 || target >= args->width) {
-            hst_fail(ctx, HST_ERROR_VALUE, "cross entropy: target %lld at position %lld is not a class: 0 to %lld",
-                     (long long)target, (long long)i, (long long)args->width - 1);
-            return false;
-        }
         double total = logsumexp(args->logits, i, args->width);
         args->logsumexp[i] = (hst_real)total;
         args->loss[i] = (hst_real)(total - hst_load(args->logits, i * args->width + target));
@@ -92,11 +88,11 @@ bool hst_naive_nll(hst_context *ctx, const hst_nll *args) {
 
 // loss = log sum exp(x) - x[target], and d log sum exp(x) / d x[j] = exp(x[j]) / sum exp(x) = softmax(x)[j]; hence
 // dx[j] = (softmax(x)[j] - (j is the target)) dloss.
-bool hst_naive_nll_grad(hst_context *ctx, const hst_nll_grad *args) {
+bool KERNEL(nll_grad)(hst_context *ctx, const hst_nll_grad_args *args) {
     (void)ctx;
     for (int64_t i = 0; i < args->rows; i++) {
         int64_t target = hst_index_at(args->targets, i);
-        double dloss = args->scale * hst_load(args->dloss, i * args->dloss_step);
+        double dloss = hst_load(args->dloss, i);
         for (int64_t j = 0; j < args->width; j++) {
             double softmax = exp(hst_load(args->logits, i * args->width + j) - args->logsumexp[i]);
             put(args->dlogits, i * args->width + j, (softmax - (j == target)) * dloss);

@@ -30,7 +30,7 @@ static cell cell_at(const hst_sru_args *args, int64_t row, int64_t j, double p) 
     };
 }
 
-bool hst_naive_sru(hst_context *ctx, const hst_sru_args *args) {
+bool KERNEL(sru)(hst_context *ctx, const hst_sru_args *args) {
     (void)ctx;
     int64_t width = args->width;
     for (int64_t b = 0; b < args->batch; b++)
@@ -62,7 +62,7 @@ typedef struct parameter_grad { double vf, vr, bf, br; } parameter_grad;
 //     gf = gc (p - U0) f (1 - f)            into f's argument
 //     dU0 = gc (1 - f)   dU1 = gf   dU2 = gr   dx' = dh (1 - m r)
 //     dvf += gf p   dvr += gr p   dbf += gf   dbr += gr   dp = gc f + gf vf + gr vr
-static double step_grad(const hst_sru_grad *args, int64_t row, int64_t j, double p, double g, parameter_grad *d) {
+static double step_grad(const hst_sru_grad_args *args, int64_t row, int64_t j, double p, double g, parameter_grad *d) {
     const hst_sru_args *forward = &args->forward;
     int64_t width = forward->width, u = row * forward->k * width + j;
     cell s = cell_at(forward, row, j, p);
@@ -88,13 +88,13 @@ static double step_grad(const hst_sru_grad *args, int64_t row, int64_t j, double
 }
 
 // A padded step passes c on and gives its inputs no gradient.
-static void padded_grad(const hst_sru_grad *args, int64_t row, int64_t j) {
+static void padded_grad(const hst_sru_grad_args *args, int64_t row, int64_t j) {
     int64_t width = args->forward.width, k = args->forward.k;
     for (int64_t m = 0; m < k; m++) put(args->du, (row * k + m) * width + j, 0);
     if (k == 3) put(args->dx, row * width + j, 0);
 }
 
-bool hst_naive_sru_grad(hst_context *ctx, const hst_sru_grad *args) {
+bool KERNEL(sru_grad)(hst_context *ctx, const hst_sru_grad_args *args) {
     (void)ctx;
     const hst_sru_args *forward = &args->forward;
     int64_t width = forward->width, batch = forward->batch;

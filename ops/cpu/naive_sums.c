@@ -2,7 +2,7 @@
 #include "ops/cpu/naive.h"
 
 // Gradients of C = A B + bias are products again, with dC: dA = dC B^T, dB = A^T dC; dbias is a sum over rows.
-bool hst_naive_gemm(hst_context *ctx, const hst_gemm *args) {
+bool KERNEL(gemm)(hst_context *ctx, const hst_gemm_args *args) {
     (void)ctx;
     for (int64_t i = 0; i < args->m; i++)
         for (int64_t j = 0; j < args->n; j++) {
@@ -17,7 +17,7 @@ bool hst_naive_gemm(hst_context *ctx, const hst_gemm *args) {
     return true;
 }
 
-bool hst_naive_sum(hst_context *ctx, const hst_sum_args *args) {
+bool KERNEL(sum)(hst_context *ctx, const hst_sum_args *args) {
     (void)ctx;
     for (int64_t j = 0; j < args->width; j++) {
         double sum = 0;
@@ -27,24 +27,20 @@ bool hst_naive_sum(hst_context *ctx, const hst_sum_args *args) {
     return true;
 }
 
-bool hst_naive_square_sum(hst_context *ctx, int64_t count, hst_source x, double *sum) {
+bool KERNEL(square_sum)(hst_context *ctx, const hst_square_sum_args *args) {
     (void)ctx;
-    *sum = 0;
-    for (int64_t i = 0; i < count; i++) {
-        double value = hst_load(x, i);
-        *sum = add(*sum, value * value);
+    *args->sum = 0;
+    for (int64_t i = 0; i < args->count; i++) {
+        double value = hst_load(args->x, i);
+        *args->sum = add(*args->sum, value * value);
     }
     return true;
 }
 
-bool hst_naive_lookup(hst_context *ctx, const hst_lookup *args) {
+bool KERNEL(lookup)(hst_context *ctx, const hst_lookup_args *args) {
+    if (!hst_check_ids(ctx, "embedding: id", args->ids, args->count, args->rows)) return false;
     for (int64_t i = 0; i < args->count; i++) {
         int64_t id = hst_index_at(args->ids, i);
-        if (id < 0 || id >= args->rows) {
-            hst_fail(ctx, HST_ERROR_VALUE, "lookup: id %lld at position %lld is not a row of the table: 0 to %lld",
-                     (long long)id, (long long)i, (long long)args->rows - 1);
-            return false;
-        }
         for (int64_t j = 0; j < args->width; j++)
             put(args->y, i * args->width + j, hst_load(args->table, id * args->width + j));
     }
@@ -53,7 +49,7 @@ bool hst_naive_lookup(hst_context *ctx, const hst_lookup *args) {
 
 // y[i][j] = table[ids[i]][j], hence dtable[r][j] = sum of dy[i][j] over the i with ids[i] = r. All sums grow side by
 // side, in double, and each is rounded once.
-bool hst_naive_lookup_grad(hst_context *ctx, const hst_lookup_grad *args) {
+bool KERNEL(lookup_grad)(hst_context *ctx, const hst_lookup_grad_args *args) {
     int64_t width = args->width, size = args->rows * width;
     double *sum = hst_workspace(ctx, (size_t)size * sizeof *sum);
     if (!sum) return false;

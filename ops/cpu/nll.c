@@ -38,7 +38,7 @@ static double logsumexp(hst_source x, int64_t first, int64_t width) {
 }
 
 static void nll_task(void *arg, int64_t task) {
-    const hst_nll *a = arg;
+    const hst_nll_args *a = arg;
     for (range r = part(task, task_rows(a->width), a->rows); r.begin < r.end; r.begin++) {
         int64_t first = r.begin * a->width;
         double sum = logsumexp(a->logits, first, a->width);
@@ -47,14 +47,14 @@ static void nll_task(void *arg, int64_t task) {
     }
 }
 
-bool KERNEL(nll)(hst_context *ctx, const hst_nll *args) {
-    if (!check_indices(ctx, "cross entropy: target", args->targets, args->rows, args->width)) return false;
+bool KERNEL(nll)(hst_context *ctx, const hst_nll_args *args) {
+    if (!hst_check_ids(ctx, "cross entropy: target", args->targets, args->rows, args->width)) return false;
     hst_parallel(ctx, divide_up(args->rows, task_rows(args->width)), nll_task, (void *)args);
     return true;
 }
 
 // `target` counts from the first column here.
-INLINE void put_grad(const hst_nll_grad *a, int64_t i, int64_t n, int64_t target, float shift, float scale, int count) {
+INLINE void put_grad(const hst_nll_grad_args *a, int64_t i, int64_t n, int64_t target, float shift, float scale, int count) {
     vf p[4];
     shifted_exp(a->logits, i, n, shift, p, count);
     UNROLL for (int v = 0; v < count; v++) {
@@ -64,17 +64,17 @@ INLINE void put_grad(const hst_nll_grad *a, int64_t i, int64_t n, int64_t target
 }
 
 static void grad_task(void *arg, int64_t task) {
-    const hst_nll_grad *a = arg;
+    const hst_nll_grad_args *a = arg;
     int64_t width = a->width;
     for (range r = part(task, task_rows(width), a->rows); r.begin < r.end; r.begin++) {
         int64_t first = r.begin * width, target = hst_index_at(a->targets, r.begin), j = 0;
-        float shift = a->logsumexp[r.begin], scale = (float)(a->scale * hst_load(a->dloss, r.begin * a->dloss_step));
+        float shift = a->logsumexp[r.begin], scale = (float)hst_load(a->dloss, r.begin);
         for (; j + 4 * VL <= width; j += 4 * VL) put_grad(a, first + j, VL, target - j, shift, scale, 4);
         for (; j < width; j += VL) put_grad(a, first + j, width - j, target - j, shift, scale, 1);
     }
 }
 
-bool KERNEL(nll_grad)(hst_context *ctx, const hst_nll_grad *args) {
+bool KERNEL(nll_grad)(hst_context *ctx, const hst_nll_grad_args *args) {
     hst_parallel(ctx, divide_up(args->rows, task_rows(args->width)), grad_task, (void *)args);
     return true;
 }

@@ -31,7 +31,7 @@ INLINE double row_variance(hst_source x, int64_t first, int64_t width, double me
 }
 
 static void norm_task(void *arg, int64_t task) {
-    const hst_norm *a = arg;
+    const hst_norm_args *a = arg;
     int64_t width = a->width;
     for (range r = part(task, task_rows(width), a->rows); r.begin < r.end; r.begin++) {
         int64_t first = r.begin * width;
@@ -47,18 +47,18 @@ static void norm_task(void *arg, int64_t task) {
     }
 }
 
-bool KERNEL(norm)(hst_context *ctx, const hst_norm *args) {
+bool KERNEL(norm)(hst_context *ctx, const hst_norm_args *args) {
     hst_parallel(ctx, divide_up(args->rows, task_rows(args->width)), norm_task, (void *)args);
     return true;
 }
 
 typedef struct grad_job {
-    const hst_norm_grad *args;
+    const hst_norm_grad_args *args;
     int64_t block_rows;
     wide *partial; // [block of rows][dgain, dbias][vector of columns]
 } grad_job;
 
-static void grad_row(const hst_norm_grad *a, int64_t row, wide *dgain, wide *dbias) {
+static void grad_row(const hst_norm_grad_args *a, int64_t row, wide *dgain, wide *dbias) {
     int64_t width = a->width, first = row * width;
     float mean = a->mean[row], rstd = a->rstd[row];
     wide sum = {{0}, {0}}, product = {{0}, {0}};
@@ -89,7 +89,7 @@ static void grad_task(void *arg, int64_t task) {
         grad_row(job->args, r.begin, dgain, dbias);
 }
 
-bool KERNEL(norm_grad)(hst_context *ctx, const hst_norm_grad *args) {
+bool KERNEL(norm_grad)(hst_context *ctx, const hst_norm_grad_args *args) {
     grad_job job = {args, sum_rows(args->rows), NULL};
     int64_t blocks = divide_up(args->rows, job.block_rows), stride = vectors(args->width);
     job.partial = hst_workspace(ctx, (size_t)(blocks * 2 * stride) * sizeof *job.partial);

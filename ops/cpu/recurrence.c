@@ -20,7 +20,7 @@ typedef struct column {
 
 typedef struct job {
     const hst_sru_args *forward;
-    const hst_sru_grad *grad;
+    const hst_sru_grad_args *grad;
     int64_t column_blocks;
     wide *partial; // [b][dvf, dvr, dbf, dbr][vector of columns]
 } job;
@@ -143,7 +143,7 @@ bool KERNEL(sru)(hst_context *ctx, const hst_sru_args *args) {
 //     dU0 = gc (1 - f)     dU1 = gf     dU2 = gr     dx' = dh (1 - m r)     g = gc f + gf vf + gr vr
 //     dvf = sum of gf p     dvr = sum of gr p     dbf = sum of gf     dbr = sum of gr
 
-INLINE void ask_for_backward(const hst_sru_grad *d, int64_t u, int64_t x, int64_t n) {
+INLINE void ask_for_backward(const hst_sru_grad_args *d, int64_t u, int64_t x, int64_t n) {
     const hst_sru_args *a = &d->forward;
     for (int m = 0; m < a->k; m++) {
         ask_for(a->u, u + m * a->width, n);
@@ -156,7 +156,7 @@ INLINE void ask_for_backward(const hst_sru_grad *d, int64_t u, int64_t x, int64_
 }
 
 // `before` has c_{t-1} of the first column as its element `at`; where it is absent, p = 0.
-INLINE void backward(const hst_sru_grad *d, hst_source before, int64_t at, int64_t u, int64_t x, int64_t n, column *s,
+INLINE void backward(const hst_sru_grad_args *d, hst_source before, int64_t at, int64_t u, int64_t x, int64_t n, column *s,
                      int count) {
     const hst_sru_args *a = &d->forward;
     int64_t step = a->batch * a->width;
@@ -185,7 +185,7 @@ INLINE void backward(const hst_sru_grad *d, hst_source before, int64_t at, int64
     }
 }
 
-static void backward_padded(const hst_sru_grad *d, int64_t row, range columns) {
+static void backward_padded(const hst_sru_grad_args *d, int64_t row, range columns) {
     const hst_sru_args *a = &d->forward;
     for (int64_t j = columns.begin; j < columns.end; j += VL) {
         for (int m = 0; m < a->k; m++) put_if(d->du, (row * a->k + m) * a->width + j, splat(0), columns.end - j);
@@ -193,7 +193,7 @@ static void backward_padded(const hst_sru_grad *d, int64_t row, range columns) {
     }
 }
 
-static void backward_row(const hst_sru_grad *d, int64_t t, int64_t b, range columns, column *s) {
+static void backward_row(const hst_sru_grad_args *d, int64_t t, int64_t b, range columns, column *s) {
     const hst_sru_args *a = &d->forward;
     int64_t row = t * a->batch + b, j = columns.begin, u = row * a->k * a->width, x = row * a->width;
     hst_source before = t > 0 ? from_f32(a->c) : a->c0;
@@ -232,7 +232,7 @@ static void backward_task(void *arg, int64_t task) {
         put_if(w->grad->dc0, b * a->width + j, s[i].state, columns.end - j);
 }
 
-bool KERNEL(sru_grad)(hst_context *ctx, const hst_sru_grad *args) {
+bool KERNEL(sru_grad)(hst_context *ctx, const hst_sru_grad_args *args) {
     const hst_sru_args *a = &args->forward;
     int64_t stride = vectors(a->width);
     size_t bytes = (size_t)(a->batch * 4 * stride) * sizeof(wide);

@@ -36,8 +36,8 @@ static bool sum_all(hst_context *ctx, int64_t count, hst_source x, bool squares,
     return true;
 }
 
-bool KERNEL(square_sum)(hst_context *ctx, int64_t count, hst_source x, double *sum) {
-    return sum_all(ctx, count, x, true, sum);
+bool KERNEL(square_sum)(hst_context *ctx, const hst_square_sum_args *args) {
+    return sum_all(ctx, args->count, args->x, true, args->sum);
 }
 
 // ---- to one number a column: each task leaves the sums over a block of rows, for a block of columns ----

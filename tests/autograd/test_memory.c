@@ -87,6 +87,22 @@ Test(autograd_memory, the_tape_does_not_grow_outside_scopes) {
     release(&t);
 }
 
+// What forward saves for backward goes at once where nothing is recorded.
+Test(autograd_memory, an_evaluation_leaves_nothing_behind) {
+    trainee t = make(false);
+    hst_memory first = {0};
+    hst_no_grad_begin(ctx);
+    for (int i = 1; i <= STEPS; i++) {
+        hst_scope_begin(ctx);
+        cr_assert(hst_cross_entropy(hst_lm_forward(t.model, t.ids, NULL, false, NULL), t.targets));
+        hst_scope_end(ctx, NULL);
+        if (i == 1) first = memory();
+        cr_assert_eq(memory().current_total, first.current_total, "evaluation %d", i);
+        cr_assert_eq(memory().system_allocations, first.system_allocations, "evaluation %d", i);
+    }
+    release(&t);
+}
+
 // Weights, gradients and the optimizer's two states are fp32 each.
 Test(autograd_memory, bytes_stand_in_their_categories) {
     hst_memory before = memory();

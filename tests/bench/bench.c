@@ -70,7 +70,7 @@ static void copy_job(void *arg) { (void)arg, memcpy(copy_to, copy_from, COPIED);
 
 // ---- products ----
 
-typedef struct product { hst_context *ctx; hst_gemm gemm; } product;
+typedef struct product { hst_context *ctx; hst_gemm_args gemm; } product;
 
 static void product_job(void *arg) {
     product *p = arg;

@@ -36,7 +36,7 @@ static void check_golden(hst_context *ctx, const golden *want, const uint8_t *pa
     hst_sru_args args = {.length = 3, .batch = 1, .width = 1, .k = 3, .scale_x = 1, .u = F32(u), .x = F32(x),
                          .v = F32(v), .bias = F32(bias), .c0 = F32(c0), .pad = {pad, HST_U8}, .h = TO_F32(h),
                          .c = c, .c_last = c_last};
-    hst_sru_grad grad = {.forward = args, .dh = F32(dh), .dc_last = F32(dc_last), .du = TO_F32(du), .dx = TO_F32(dx),
+    hst_sru_grad_args grad = {.forward = args, .dh = F32(dh), .dc_last = F32(dc_last), .du = TO_F32(du), .dx = TO_F32(dx),
                          .dv = TO_F32(dv), .dbias = TO_F32(dbias), .dc0 = TO_F32(dc0)};
     cr_assert(ctx->backend->sru(ctx, &args) && ctx->backend->sru_grad(ctx, &grad));
     double tolerance = sizeof(hst_real) == sizeof(float) ? 1e-6 : 1e-9;
@@ -76,7 +76,7 @@ static void check_bias_gradient(hst_context *ctx) {
     hst_real bias[2] = {0}, c0[1] = {1};
     uint16_t dbias[2];
     for (int t = 0; t < L; t++) u[3 * t] = c[t] = 1, u[3 * t + 1] = u[3 * t + 2] = 0, dh[t] = (hst_real)0.04;
-    hst_sru_grad grad = {.forward = {.length = L, .batch = 1, .width = 1, .k = 3, .u = F32(u), .bias = F32(bias),
+    hst_sru_grad_args grad = {.forward = {.length = L, .batch = 1, .width = 1, .k = 3, .u = F32(u), .bias = F32(bias),
                                      .c0 = F32(c0), .c = c},
                          .dh = F32(dh), .dbias = {dbias, HST_F16, false}};
     cr_assert(ctx->backend->sru_grad(ctx, &grad));
@@ -125,7 +125,7 @@ static void scatter(hst_context *ctx, hst_dtype dtype, const int *counts, bool a
             if (i < counts[r]) ids[count++] = (uint8_t)r;
     for (int64_t i = 0; i < count; i++) hst_store((hst_target){dy, dtype, false}, i, 0.01);
     for (int r = 0; r < 8; r++) hst_store((hst_target){table, dtype, false}, r, 1);
-    hst_lookup_grad args = {.rows = 8, .width = 1, .count = count, .dy = {dy, dtype}, .ids = {ids, HST_U8},
+    hst_lookup_grad_args args = {.rows = 8, .width = 1, .count = count, .dy = {dy, dtype}, .ids = {ids, HST_U8},
                             .dtable = {table, dtype, add_to}};
     cr_assert(ctx->backend->lookup_grad(ctx, &args));
     for (int r = 0; r < 8; r++) rows[r] = hst_load((hst_source){table, dtype}, r);

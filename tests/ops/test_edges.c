@@ -7,7 +7,7 @@
 // ---- copy ----
 
 static void convert(hst_context *ctx, hst_source from, hst_dtype dtype, void *to, int64_t count) {
-    hst_copy args = {.rank = 1, .shape = {count}, .from_stride = {1}, .to_stride = {1}, .from = from,
+    hst_copy_args args = {.rank = 1, .shape = {count}, .from_stride = {1}, .to_stride = {1}, .from = from,
                      .to = {to, dtype, false}};
     cr_assert(ctx->backend->copy(ctx, &args));
 }
@@ -56,11 +56,11 @@ Test(ops, copy_rounds_once) { for_each_isa(check_exact); }
 static void check_transpose(hst_context *ctx) {
     hst_real from[2 * 3 * 5], to[5 * 3 * 2];
     for (int i = 0; i < COUNT(from); i++) from[i] = (hst_real)i;
-    hst_copy args = {.rank = 3, .shape = {5, 3, 2}, .from_stride = {1, 5, 15}, .to_stride = {6, 2, 1},
+    hst_copy_args args = {.rank = 3, .shape = {5, 3, 2}, .from_stride = {1, 5, 15}, .to_stride = {6, 2, 1},
                      .from = F32(from), .to = TO_F32(to)};
     cr_assert(ctx->backend->copy(ctx, &args));
     for (int n = 0; n < COUNT(to); n++) expect(ctx, "element", to[n], n % 2 * 15 + n / 2 % 3 * 5 + n / 6, 0);
-    hst_copy scalar = {.rank = 0, .from = F32(from + 7), .to = TO_F32(to)};
+    hst_copy_args scalar = {.rank = 0, .from = F32(from + 7), .to = TO_F32(to)};
     cr_assert(ctx->backend->copy(ctx, &scalar));
     expect(ctx, "scalar", to[0], 7, 0);
 }
@@ -94,7 +94,7 @@ Test(ops, dropout_follows_the_stream) { for_each_isa(check_dropout); }
 static void check_norm(hst_context *ctx) {
     hst_real x[] = {1, 2, 3, 4, 5, 5, 5, 5, 9999, 10001, 9999, 10001}, gain[] = {1, 1, 2, 2}, bias[] = {0, 1, 0, 1};
     hst_real y[12], mean[3], rstd[3];
-    hst_norm args = {.rows = 3, .width = 4, .eps = 1e-12, .x = F32(x), .gain = F32(gain), .bias = F32(bias),
+    hst_norm_args args = {.rows = 3, .width = 4, .eps = 1e-12, .x = F32(x), .gain = F32(gain), .bias = F32(bias),
                      .y = TO_F32(y), .mean = mean, .rstd = rstd};
     cr_assert(ctx->backend->norm(ctx, &args));
     double a = 1 / sqrt(1.25);
@@ -107,7 +107,7 @@ static void check_norm(hst_context *ctx) {
 // n = (-1, 1, -1, 1) and dy = (1, 0, 0, 0): mean(dy) = 1/4, mean(dy n) = -1/4, so dx = dy - 1/4 + n / 4. All exact.
 static void check_norm_grad(hst_context *ctx) {
     hst_real x[] = {2, 6, 2, 6}, dy[] = {1, 0, 0, 0}, mean[] = {4}, rstd[] = {0.5}, dx[4], dgain[4], dbias[4];
-    hst_norm_grad args = {.rows = 1, .width = 4, .dy = F32(dy), .x = F32(x), .mean = mean, .rstd = rstd,
+    hst_norm_grad_args args = {.rows = 1, .width = 4, .dy = F32(dy), .x = F32(x), .mean = mean, .rstd = rstd,
                           .dx = TO_F32(dx), .dgain = TO_F32(dgain), .dbias = TO_F32(dbias)};
     cr_assert(ctx->backend->norm_grad(ctx, &args));
     expect_all(ctx, "dx", dx, (const double[]){0.25, 0, -0.25, 0}, 4, 0);
@@ -125,15 +125,15 @@ static void check_softmax(hst_context *ctx) {
     const double want_loss[ROWS] = {0, 1e4, log(2), INFINITY, NAN, log(3)}, third = 1.0 / 3;
     const double want[ROWS][3] = {{0, 0, 0}, {1, -1, 0}, {0.5, -0.5, 0}, {-1, 0.5, 0.5}, {NAN, NAN, NAN},
                                   {third, third, -2 * third}};
-    hst_real logits[ROWS * V], loss[ROWS], logsumexp[ROWS], d[ROWS * V], dloss[] = {1};
+    hst_real logits[ROWS * V], loss[ROWS], logsumexp[ROWS], d[ROWS * V], dloss[] = {1, 1, 1, 1, 1, 1};
     for (int first = 0; first <= V - 3; first += 19) {
         uint8_t targets[ROWS] = {0, 1, 1, 0, 1, 2};
         for (int i = 0; i < ROWS * V; i++) logits[i] = -INFINITY;
         for (int i = 0; i < ROWS * 3; i++) logits[i / 3 * V + first + i % 3] = (hst_real)x[i / 3][i % 3];
         for (int i = 0; i < ROWS; i++) targets[i] = (uint8_t)(targets[i] + first);
-        hst_nll args = {.rows = ROWS, .width = V, .logits = F32(logits), .targets = {targets, HST_U8}, .loss = loss,
+        hst_nll_args args = {.rows = ROWS, .width = V, .logits = F32(logits), .targets = {targets, HST_U8}, .loss = loss,
                         .logsumexp = logsumexp};
-        hst_nll_grad grad = {.rows = ROWS, .width = V, .scale = 1, .logits = F32(logits), .targets = {targets, HST_U8},
+        hst_nll_grad_args grad = {.rows = ROWS, .width = V, .logits = F32(logits), .targets = {targets, HST_U8},
                              .dloss = F32(dloss), .logsumexp = logsumexp, .dlogits = TO_F32(d)};
         cr_assert(ctx->backend->nll(ctx, &args) && ctx->backend->nll_grad(ctx, &grad));
         for (int i = 0; i < ROWS; i++) {
@@ -159,9 +159,9 @@ static void expect_error(hst_context *ctx, bool ok, const char *position, const 
 static void check_ids(hst_context *ctx) {
     hst_real table[257 * 2] = {0}, y[60], loss[30], logsumexp[30];
     int64_t ids[30] = {0};
-    hst_lookup lookup = {.rows = 257, .width = 2, .count = 30, .table = F32(table), .ids = {ids, HST_I64},
+    hst_lookup_args lookup = {.rows = 257, .width = 2, .count = 30, .table = F32(table), .ids = {ids, HST_I64},
                          .y = TO_F32(y)};
-    hst_nll nll = {.rows = 2, .width = 257, .logits = F32(table), .targets = {ids + 16, HST_I64}, .loss = loss,
+    hst_nll_args nll = {.rows = 2, .width = 257, .logits = F32(table), .targets = {ids + 16, HST_I64}, .loss = loss,
                    .logsumexp = logsumexp};
     ids[17] = 257, ids[19] = -8;
     expect_error(ctx, ctx->backend->lookup(ctx, &lookup), "17", "257", "256");
@@ -214,22 +214,23 @@ static void check_nan(hst_context *ctx) {
     enum { N = 37, BAD = 20 }; // in the second half of a vector, not in the tail
     hst_real x[N], y[N], one[N];
     for (int i = 0; i < N; i++) x[i] = i == BAD ? NAN : 1, one[i] = 1;
-    hst_combine combine = {.count = N, .alpha = 2, .a = F32(x), .a_step = 1, .y = TO_F32(y)};
+    hst_combine_args combine = {.count = N, .alpha = 2, .a = F32(x), .a_step = 1, .y = TO_F32(y)};
     cr_assert(ctx->backend->combine(ctx, &combine));
     for (int i = 0; i < N; i++) expect(ctx, "combined", y[i], i == BAD ? NAN : 2, 0);
     hst_sum_args sum = {.rows = 1, .width = N, .factor = 1, .x = F32(x), .y = TO_F32(y)};
     cr_assert(ctx->backend->sum(ctx, &sum));
     for (int i = 0; i < N; i++) expect(ctx, "sum", y[i], i == BAD ? NAN : 1, 0);
     double squares;
-    cr_assert(ctx->backend->square_sum(ctx, N, F32(x), &squares));
+    hst_square_sum_args squares_of_x = {N, F32(x), &squares};
+    cr_assert(ctx->backend->square_sum(ctx, &squares_of_x));
     expect(ctx, "square sum", squares, NAN, 0);
     x[BAD] = -INFINITY;
-    cr_assert(ctx->backend->square_sum(ctx, N, F32(x), &squares));
+    cr_assert(ctx->backend->square_sum(ctx, &squares_of_x));
     expect(ctx, "square sum", squares, INFINITY, 0);
     x[BAD] = (hst_real)1e30; // whose square no f32 holds
-    cr_assert(ctx->backend->square_sum(ctx, N, F32(x), &squares));
+    cr_assert(ctx->backend->square_sum(ctx, &squares_of_x));
     expect(ctx, "square sum", squares, 1e60, 1e60 * 4 * EPSILON);
-    hst_norm norm = {.rows = 1, .width = N, .x = F32(x), .y = TO_F32(y)};
+    hst_norm_args norm = {.rows = 1, .width = N, .x = F32(x), .y = TO_F32(y)};
     x[BAD] = NAN;
     cr_assert(ctx->backend->norm(ctx, &norm));
     for (int i = 0; i < N; i++) expect(ctx, "normed", y[i], NAN, 0);

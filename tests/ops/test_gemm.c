@@ -24,11 +24,11 @@ static hst_source matrix(hst_dtype dtype, int64_t rows, int64_t columns, int64_t
     return (hst_source){filled(dtype, count, number), dtype};
 }
 
-typedef struct sample { hst_gemm g; void *before; size_t bytes; } sample; // before: what C held
+typedef struct sample { hst_gemm_args g; void *before; size_t bytes; } sample; // before: what C held
 
 // A random multiply of a given size and given dtypes (0 .. 26: A, B, C) and order (0 .. 4) of A's and B's elements.
 static sample make_sample(int64_t m, int64_t n, int64_t k, int mix, int order, double (*number)(void)) {
-    hst_gemm g = {.m = m, .n = n, .k = k, .c_row = n + below(3)};
+    hst_gemm_args g = {.m = m, .n = n, .k = k, .c_row = n + below(3)};
     int64_t gap = 1 + (order == 4), pad = below(3); // order 4: neither stride is 1
     bool a_turned = order & 1, b_turned = order & 2;
     g.a_row = a_turned ? gap : k * gap + pad;
@@ -59,7 +59,7 @@ static void multiply(hst_context *ctx, sample s) {
 
 // Element (i, j) in double, and in *size the sum of the terms' absolute values.
 static double expected(sample s, int64_t i, int64_t j, double *size) {
-    const hst_gemm *g = &s.g;
+    const hst_gemm_args *g = &s.g;
     double old = g->c.add ? hst_load((hst_source){s.before, g->c.dtype}, i * g->c_row + j) : 0;
     double bias = g->bias.data ? hst_load(g->bias, j) : 0, sum = old + bias;
     *size = fabs(old) + fabs(bias);
@@ -74,7 +74,7 @@ static double expected(sample s, int64_t i, int64_t j, double *size) {
 // The bound of every product here: half an ulp of the result, and for each term the roundings that it goes through in
 // fp32, one of 2^-24 each: its product, the sums of its block of 256, one sum for each block, old value + bias.
 static void check_close(sample s, const char *isa) {
-    const hst_gemm *g = &s.g;
+    const hst_gemm_args *g = &s.g;
     hst_source c = {g->c.data, g->c.dtype}, before = {s.before, g->c.dtype};
     double roundings = (double)(g->k < 256 ? g->k : 256) + ceil((double)g->k / 256) + 1;
     for (int64_t i = 0; i < g->m; i++) {
@@ -183,7 +183,7 @@ static void stalling(hst_context *ctx) {
     enum { K = 4096 };
     static float a[K], one = 1, c;
     for (int k = 0; k < K; k++) a[k] = k ? 1 : 0x1p24f;
-    hst_gemm g = {.m = 1, .n = 1, .k = K, .a = F32(a), .b = F32(&one), .a_col = 1, .c = TO_F32(&c)};
+    hst_gemm_args g = {.m = 1, .n = 1, .k = K, .a = F32(a), .b = F32(&one), .a_col = 1, .c = TO_F32(&c)};
     cr_assert(ctx->backend->gemm(ctx, &g));
     expect(ctx, "2^24 + 1 + 1 + ...", c, 0x1p24 + K - 1, (256 + 16) * 0x1p-24 * (0x1p24 + K - 1));
 }
@@ -195,7 +195,7 @@ static void special(hst_context *ctx) {
     const float scale = 0x1p20f;
     for (int i = 0; i < 2; i++) { // four rows of one number each, times 2^20
         float c[4];
-        hst_gemm g = {.m = 4, .n = 1, .k = 1, .a = {i ? f16 : bf16, i ? HST_F16 : HST_BF16}, .b = {&scale, HST_F32},
+        hst_gemm_args g = {.m = 4, .n = 1, .k = 1, .a = {i ? f16 : bf16, i ? HST_F16 : HST_BF16}, .b = {&scale, HST_F32},
                       .a_row = 1, .a_col = 1, .b_row = 1, .b_col = 1, .c_row = 1, .c = {c, HST_F32, false}};
         cr_assert(ctx->backend->gemm(ctx, &g));
         cr_assert_eq(c[0], i ? 0x1p-4f : 0x1p-113f);
