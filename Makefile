@@ -69,17 +69,18 @@ deps: ## installs what the tests need and is missing
 # ---- tests: one program for each folder below tests/ that has test_*.c; the double build has those that need it ----
 SUITES  := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/test_*.c))))
 ifeq ($(REAL),double)
-TESTS   := $(wildcard tests/gradients/test_*.c tests/*/test_*_fixture.c)
+TESTS   := $(wildcard tests/gradients/test_*.c tests/*/test_*_fixture.c) tests/ops/test_accuracy.c
 SUITES  := $(sort $(patsubst tests/%/,%,$(dir $(TESTS))))
 else
 TESTS   := $(filter-out tests/gradients/%,$(wildcard tests/*/test_*.c))
 SUITES  := $(filter-out gradients,$(SUITES))
 endif
+HELPERS  := $(foreach file,$(wildcard tests/*/*.c),$(if $(filter test_% bench.c,$(notdir $(file))),,$(file)))
 PROGRAMS := $(SUITES:%=$(BUILD)/tests/%/run)
 COMMAND_FOR_TESTS := $(if $(filter double,$(REAL)),,$(BUILD)/halfstep)
 
 define suite_rule
-$(BUILD)/tests/$(1)/run: $(patsubst %.c,$(BUILD)/%.o,$(filter tests/$(1)/test_%.c,$(TESTS)) $(filter-out %/test_%,$(filter tests/$(1)/%.c,$(wildcard tests/*/*.c)))) $(BUILD)/libhalfstep.a
+$(BUILD)/tests/$(1)/run: $(patsubst %.c,$(BUILD)/%.o,$(filter tests/$(1)/%,$(TESTS) $(HELPERS))) $(BUILD)/libhalfstep.a
 	$$(Q)$$(CC) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ $$(LIBS) -lcriterion
 endef
 $(foreach suite,$(SUITES),$(eval $(call suite_rule,$(suite))))

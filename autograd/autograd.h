@@ -17,7 +17,7 @@ extern "C" {
 
 typedef enum hst_request {
     HST_NULL,  // no gradient
-    HST_WRITE, // each hst_backward overwrites the buffer
+    HST_WRITE, // each hst_backward overwrites the buffer, if the loss depends on the leaf; else it keeps what it had
     HST_ADD    // each hst_backward adds to it; the program zeroes it
 } hst_request;
 

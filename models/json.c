@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "models/json.h"
+#include "tensor/context.h"
 
 // ---- UTF-8 ----
 
@@ -362,25 +363,16 @@ void hst_json_put_integer(hst_json_writer *out, int64_t value) {
     put_value(out, text);
 }
 
-// The fewest of 15, 16 or 17 digits that read back as the same double (17 always do). What printf writes that is
-// neither digit, sign nor 'e' is the locale's decimal point, of one byte or several.
+// The fewest digits that read back as the same double.
 void hst_json_put_number(hst_json_writer *out, double value) {
-    char printed[64], text[64];
-    size_t count = 0;
-    if (!isfinite(value)) {
-        put_value(out, "null");
-        return;
+    char text[32];
+    int digits = 15;
+    for (; digits < 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value); // in the locale's form, as strtod reads it
+        if (strtod(text, NULL) == value) break;
     }
-    for (int precision = 15; precision <= 17; precision++) {
-        snprintf(printed, sizeof printed, "%.*g", precision, value);
-        if (strtod(printed, NULL) == value) break;
-    }
-    for (const char *p = printed; *p; p++) {
-        if (strchr("0123456789+-e", *p)) text[count++] = *p;
-        else if (text[count - 1] != '.') text[count++] = '.';
-    }
-    text[count] = 0;
-    put_value(out, text);
+    if (isfinite(value)) hst_format_number(text, value, digits);
+    put_value(out, isfinite(value) ? text : "null");
 }
 
 void hst_json_put_boolean(hst_json_writer *out, bool value) { put_value(out, value ? "true" : "false"); }

@@ -90,5 +90,6 @@ const hst_op hst_op_cast = {
 };
 
 hst_tensor *hst_cast(hst_tensor *x, hst_dtype dtype) {
+    if (!hst_is_float(dtype)) x = hst_detach(x); // integers have no gradients
     return hst_apply(&hst_op_cast, (hst_tensor *[HST_MAX_INPUTS]){x}, &dtype, sizeof dtype, NULL);
 }

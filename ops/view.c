@@ -41,7 +41,10 @@ static bool reshape_shape(hst_call *call, hst_type *out) {
 
 static hst_tensor *reshape_view(hst_call *call, const hst_type *out) {
     int64_t stride[HST_MAX_RANK], step = 1;
-    for (int i = out->rank - 1; i >= 0; step *= out->shape[i--]) stride[i] = step;
+    for (int i = out->rank - 1; i >= 0; i--) {
+        stride[i] = step;
+        step *= out->shape[i] > 0 ? out->shape[i] : 1; // of an empty tensor no stride is used, and none overflows
+    }
     return hst_view(call->in[0], out->rank, out->shape, stride, call->in[0]->offset);
 }
 

@@ -25,12 +25,16 @@ static void open_parts(hst_context *ctx) {
 hst_context *hst_open(const hst_options *options) {
     hst_options o = {0};
     if (options) memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
+    bool half_allocator = !o.allocate != !o.deallocate;
+    if (half_allocator) o.allocate = NULL;
     hst_pool *pool = hst_pool_open(&o);
     if (!pool) return NULL;
     hst_context *ctx = hst_pool_allocate(pool, sizeof *ctx, HST_WORKSPACE);
     if (ctx) {
         *ctx = (hst_context){.options = o, .pool = pool, .category = HST_ACTIVATIONS};
         hst_seed(ctx, o.seed);
+        if (options && options->size == 0) hst_fail(ctx, HST_ERROR_VALUE, "hst_open: options.size is 0; it must be sizeof(hst_options)");
+        if (half_allocator) hst_fail(ctx, HST_ERROR_VALUE, "hst_open: options.allocate and options.deallocate go together; one is NULL");
         open_parts(ctx);
         if (ctx->threads) return ctx;
     }

@@ -49,6 +49,8 @@ static void put_axis(writer *w, const hst_tensor *t, int axis, int64_t position)
 size_t hst_format(const hst_tensor *t, char *text, size_t size) {
     writer w = {text, size, 0};
     char head[64];
+    if (size > 0) *text = 0;
+    if (!t) return 0;
     put(&w, hst_describe(t, head));
     put(&w, "\n");
     put_axis(&w, t, 0, 0);

@@ -205,3 +205,11 @@ Test(autograd_tape, changes_that_do_not_matter) {
     hst_backward(ctx, loss);
     EXPECT(hst_grad(x), 2, 2);
 }
+
+// ---- integers ----
+
+Test(autograd_tape, a_cast_to_integers_is_a_constant) {
+    hst_tensor *x = LEAF(1.75, -2.5);
+    EXPECT(hst_cast(x, HST_I32), 1, -2);
+    cr_assert_eq(tape_length(), 0);
+}

@@ -2,6 +2,7 @@
 #include "tests/tensor/allocator.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "ops/ops.h"
 #include "tensor/context.h"
@@ -53,6 +54,21 @@ Test(tensor, an_older_program_passes_smaller_options) {
     hst_close(ctx);
 }
 
+// Without its size nothing of the options would be read, silently.
+Test(tensor, options_need_their_size) {
+    hst_context *ctx = hst_open(&(hst_options){.threads = 3});
+    EXPECT_ERROR_OF(ctx, HST_ERROR_VALUE, "sizeof(hst_options)");
+    hst_close(ctx);
+}
+
+static void *only_half(size_t bytes, void *user) { return (void)user, malloc(bytes); }
+
+Test(tensor, an_allocator_needs_both_halves) {
+    hst_context *ctx = hst_open(&(hst_options){.size = sizeof(hst_options), .allocate = only_half});
+    EXPECT_ERROR_OF(ctx, HST_ERROR_VALUE, "go together");
+    hst_close(ctx);
+}
+
 // ---- errors ----
 
 Test(tensor, the_first_error_stays) {
@@ -90,6 +106,8 @@ Test(tensor, null_passes_through) {
     cr_assert_neq(hst_copy_out(failed, HST_F64, out), HST_OK);
     cr_assert_neq(hst_copy_in(failed, HST_F64, out), HST_OK);
     cr_assert_eq(hst_item(failed, NULL), 0);
+    char text[4] = "old";
+    cr_assert(hst_format(failed, text, sizeof text) == 0 && text[0] == 0);
     cr_assert(!hst_data(failed) && !hst_mutable_data(failed) && !hst_grad(failed) && !hst_detach(failed));
     EXPECT_ERROR_OF(ctx, HST_ERROR_SHAPE, "-1");
     hst_close(ctx);
