@@ -15,14 +15,18 @@ static bool check_arguments(hst_context *ctx, const hst_op *op, hst_tensor *cons
         hst_fail(ctx, HST_CANCELLED, "%s: cancelled by the program", op->name);
     for (int i = 0; i < HST_MAX_INPUTS && op->inputs[i]; i++) {
         if (!in[i] && !is_optional(op->inputs[i]))
-            hst_fail(ctx, HST_ERROR_VALUE, "%s: argument %s is NULL; only optional arguments may be", op->name, op->inputs[i]);
+            hst_fail(ctx, HST_ERROR_VALUE, "%s: argument %s is NULL; only optional arguments may be", op->name,
+                     op->inputs[i]);
         if (in[i] && in[i]->ctx != ctx) {
-            hst_fail(ctx, HST_ERROR_STATE, "%s: argument %.*s belongs to another context", op->name, HST_ARGUMENT(op->inputs[i]));
-            hst_fail(in[i]->ctx, HST_ERROR_STATE, "%s: argument %.*s was used in another context", op->name, HST_ARGUMENT(op->inputs[i]));
+            hst_fail(ctx, HST_ERROR_STATE, "%s: argument %.*s belongs to another context", op->name,
+                     HST_ARGUMENT(op->inputs[i]));
+            hst_fail(in[i]->ctx, HST_ERROR_STATE, "%s: argument %.*s was used in another context", op->name,
+                     HST_ARGUMENT(op->inputs[i]));
         }
     }
     if (ctx->status == HST_OK && !op->backward && hst_wants_gradient(op, in))
-        hst_fail(ctx, HST_ERROR_UNSUPPORTED, "%s: has no gradient, and an argument wants one; hst_detach makes it a constant", op->name);
+        hst_fail(ctx, HST_ERROR_UNSUPPORTED,
+                 "%s: has no gradient, and an argument wants one; hst_detach makes it a constant", op->name);
     return ctx->status == HST_OK;
 }
 
@@ -32,7 +36,8 @@ static bool make_outputs(hst_call *call) {
     if (!call->op->shape(call, types)) return false;
     if (call->op->view) return (call->out[0] = call->op->view(call, &types[0])) != NULL;
     for (int i = 0; i < HST_MAX_OUTPUTS; i++)
-        if (types[i].rank >= 0 && !(call->out[i] = hst_new(call->ctx, types[i].dtype, types[i].rank, types[i].shape))) return false;
+        if (types[i].rank >= 0 && !(call->out[i] = hst_new(call->ctx, types[i].dtype, types[i].rank, types[i].shape)))
+            return false;
     return call->op->forward(call);
 }
 
@@ -44,10 +49,13 @@ static void check_for_nan(const hst_call *call) {
     for (int i = 0; i < HST_MAX_INPUTS; i++)
         if (hst_has_nan(call->in[i])) return; // it came from before
     for (int i = 0; i < HST_MAX_OUTPUTS; i++)
-        if (hst_has_nan(call->out[i])) hst_fail(call->ctx, HST_ERROR_DIVERGED, "%s: made the first NaN, from arguments without one", call->op->name);
+        if (hst_has_nan(call->out[i]))
+            hst_fail(call->ctx, HST_ERROR_DIVERGED, "%s: made the first NaN, from arguments without one",
+                     call->op->name);
 }
 
-hst_tensor *hst_apply(const hst_op *op, hst_tensor *const *in, const void *attributes, size_t attributes_size, hst_tensor **out) {
+hst_tensor *hst_apply(const hst_op *op, hst_tensor *const *in, const void *attributes, size_t attributes_size,
+                      hst_tensor **out) {
     for (int i = 0; out && i < HST_MAX_OUTPUTS; i++) out[i] = NULL;
     hst_context *ctx = find_context(op, in);
     if (!ctx || !check_arguments(ctx, op, in)) return NULL;

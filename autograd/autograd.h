@@ -4,8 +4,8 @@
 //     hst_tensor *loss = hst_mean(hst_linear(x, w, b));  // recorded, because w wants a gradient
 //     hst_backward(ctx, loss);                           // now hst_grad(w) holds dloss/dw
 //
-// Operations are recorded on the context's tape while an argument wants a gradient. The tape belongs to the scope it was
-// recorded in and dies with it; hst_backward uses it up.
+// Operations are recorded on the context's tape while an argument wants a gradient. The tape belongs to the scope it
+// was recorded in and dies with it; hst_backward uses it up.
 #ifndef HST_AUTOGRAD_H
 #define HST_AUTOGRAD_H
 
@@ -21,15 +21,15 @@ typedef enum hst_request {
     HST_ADD    // each hst_backward adds to it; the program zeroes it
 } hst_request;
 
-// Makes the floating-point tensor t a leaf with a zeroed gradient buffer of its shape, in `dtype` (HST_F32 unless there is
-// a reason: 16-bit sums over many calls stall). HST_NULL takes the buffer away.
+// Makes the floating-point tensor t a leaf with a zeroed gradient buffer of its shape, in `dtype` (HST_F32 unless there
+// is a reason: 16-bit sums over many calls stall). HST_NULL takes the buffer away.
 HST_API hst_status hst_attach_grad(hst_tensor *t, hst_request request, hst_dtype dtype);
 
 // The gradient buffer, owned by t; NULL where none is attached.
 HST_API hst_tensor *hst_grad(const hst_tensor *t);
 
-// Runs the tape backwards from a one-element tensor with dloss/dloss = 1. The nodes it passes are used up: a second call
-// through them is an error. hst_backward_keeping leaves them in place, for several losses over one graph.
+// Runs the tape backwards from a one-element tensor with dloss/dloss = 1. The nodes it passes are used up: a second
+// call through them is an error. hst_backward_keeping leaves them in place, for several losses over one graph.
 HST_API hst_status hst_backward(hst_context *ctx, hst_tensor *loss);
 HST_API hst_status hst_backward_keeping(hst_context *ctx, hst_tensor *loss);
 
@@ -47,11 +47,11 @@ HST_API hst_tensor *hst_detach(hst_tensor *t);
 // from arguments without becomes an error by name. Slow.
 HST_API void hst_anomaly_mode(hst_context *ctx, bool on);
 
-// Compares the gradients of f with central differences. f computes a tensor of any shape from the `count` floating-point
-// leaves x, deterministically; the objective is the sum of its elements times fixed pseudo-random weights. *error gets
-// the largest over the leaves of |analytic - numeric| / max(|analytic|, |numeric|, 1e-3) in the 2-norm. Meant for the double
-// build (make REAL=double), where 1e-7 is the bar; in fp32 expect 1e-2. The leaves are contiguous; they get new gradient
-// buffers.
+// Compares the gradients of f with central differences. f computes a tensor of any shape from the `count`
+// floating-point leaves x, deterministically; the objective is the sum of its elements times fixed pseudo-random
+// weights. *error gets the largest over the leaves of |analytic - numeric| / max(|analytic|, |numeric|, 1e-3) in the
+// 2-norm. Meant for the double build (make REAL=double), where 1e-7 is the bar; in fp32 expect 1e-2. The leaves are
+// contiguous; they get new gradient buffers.
 HST_API hst_status hst_gradcheck(hst_context *ctx, hst_tensor *(*f)(hst_context *ctx, hst_tensor *const *x, void *user),
                                  void *user, int count, hst_tensor *const *x, double *error);
 

@@ -1,11 +1,14 @@
 // backward.c: from the loss to the leaves. Nodes are visited from the last to the first; the gradient of each output is
-// complete when its node's turn comes. An output with one use gets its gradient in its own dtype, one with several in an
-// fp32 buffer that is rounded once; a leaf gets its gradient in the buffer that the program attached.
+// complete when its node's turn comes. An output with one use gets its gradient in its own dtype, one with several in
+// an fp32 buffer that is rounded once; a leaf gets its gradient in the buffer that the program attached.
 #include <string.h>
 #include "autograd/tape.h"
 
 // The gradient of one output of one node, as it is collected.
-typedef struct pending { hst_tensor *sum; int uses; } pending;
+typedef struct pending {
+    hst_tensor *sum;
+    int uses;
+} pending;
 
 typedef struct pass {
     hst_context *ctx;
@@ -23,8 +26,10 @@ static hst_tensor *new_gradient(hst_context *ctx, hst_dtype dtype, const hst_typ
 static bool add_root(pass *p, hst_tensor *y, hst_tensor *dy) {
     int i = y->node ? hst_node_index(p->tape, y->node) : -1;
     if (i < 0) {
-        hst_fail(p->ctx, HST_ERROR_STATE, y->node ? "hst_backward: the tape of this tensor has ended: its scope was closed, or an earlier hst_backward used it up"
-                                                  : "hst_backward: nothing was recorded for this tensor; no argument of it wants a gradient");
+        hst_fail(p->ctx, HST_ERROR_STATE,
+                 y->node ? "hst_backward: the tape of this tensor has ended: its scope was closed, or an earlier "
+                           "hst_backward used it up"
+                         : "hst_backward: nothing was recorded for this tensor; no argument of it wants a gradient");
         return false;
     }
     pending *root = &p->outputs[i][y->node_output];
@@ -49,13 +54,23 @@ static void count_uses(pass *p) {
 static bool check_node(const pass *p, const hst_node *node) {
     const hst_op *op = node->call.op;
     if (node->used)
-        return hst_fail(p->ctx, HST_ERROR_STATE, "hst_backward: %s was used up by an earlier hst_backward; hst_backward_keeping leaves the tape in place", op->name), false;
+        return hst_fail(p->ctx, HST_ERROR_STATE,
+                        "hst_backward: %s was used up by an earlier hst_backward; hst_backward_keeping leaves the tape "
+                        "in place",
+                        op->name),
+               false;
     for (int i = 0; i < HST_MAX_INPUTS; i++)
         if (node->call.in[i] && node->call.in[i]->storage->version != node->in_version[i])
-            return hst_fail(p->ctx, HST_ERROR_STATE, "hst_backward: argument %.*s of %s was changed in place after it was used", HST_ARGUMENT(op->inputs[i]), op->name), false;
+            return hst_fail(p->ctx, HST_ERROR_STATE,
+                            "hst_backward: argument %.*s of %s was changed in place after it was used",
+                            HST_ARGUMENT(op->inputs[i]), op->name),
+                   false;
     for (int i = 0; i < HST_MAX_OUTPUTS; i++)
         if (node->call.out[i] && node->call.out[i]->storage->version != node->out_version[i])
-            return hst_fail(p->ctx, HST_ERROR_STATE, "hst_backward: result %s of %s was changed in place after it was made", op->outputs[i], op->name), false;
+            return hst_fail(p->ctx, HST_ERROR_STATE,
+                            "hst_backward: result %s of %s was changed in place after it was made", op->outputs[i],
+                            op->name),
+                   false;
     return true;
 }
 
@@ -107,7 +122,8 @@ static void check_for_nan(const pass *p, const hst_node *node, hst_tensor *const
     if (hst_has_nan(dy[0]) || hst_has_nan(dy[1])) return;
     for (int k = 0; k < HST_MAX_INPUTS; k++)
         if (dx[k].request != HST_NULL && hst_has_nan(dx[k].into))
-            hst_fail(p->ctx, HST_ERROR_DIVERGED, "%s: its gradient for %.*s made the first NaN, from a gradient without one", node->call.op->name,
+            hst_fail(p->ctx, HST_ERROR_DIVERGED,
+                     "%s: its gradient for %.*s made the first NaN, from a gradient without one", node->call.op->name,
                      HST_ARGUMENT(node->call.op->inputs[k]));
 }
 
@@ -155,7 +171,9 @@ static bool run(pass *p, int count, hst_tensor *const *y, hst_tensor *const *dy)
 
 static hst_status backward(hst_context *ctx, int count, hst_tensor *const *y, hst_tensor *const *dy, bool keeping) {
     if (ctx->status != HST_OK) return ctx->status;
-    if (!ctx->tape) return hst_fail(ctx, HST_ERROR_STATE, "hst_backward: nothing was recorded; no argument of any operation wanted a gradient");
+    if (!ctx->tape)
+        return hst_fail(ctx, HST_ERROR_STATE,
+                        "hst_backward: nothing was recorded; no argument of any operation wanted a gradient");
     pass p = {.ctx = ctx, .tape = ctx->tape, .keeping = keeping};
     size_t bytes = ((size_t)p.tape->count + 1) * sizeof *p.outputs;
     if (!(p.outputs = hst_workspace(ctx, bytes))) return ctx->status;
@@ -174,7 +192,8 @@ static hst_status backward(hst_context *ctx, int count, hst_tensor *const *y, hs
 
 static bool check_given(hst_context *ctx, const char *what, int i, const hst_tensor *t) {
     if (t && t->ctx == ctx) return true;
-    hst_fail(ctx, t ? HST_ERROR_STATE : HST_ERROR_VALUE, "hst_backward: %s %d %s", what, i, t ? "belongs to another context" : "is NULL");
+    hst_fail(ctx, t ? HST_ERROR_STATE : HST_ERROR_VALUE, "hst_backward: %s %d %s", what, i,
+             t ? "belongs to another context" : "is NULL");
     if (t) hst_fail(t->ctx, HST_ERROR_STATE, "hst_backward: %s %d was used in another context", what, i);
     return false;
 }
@@ -184,8 +203,8 @@ hst_status hst_backward_from(hst_context *ctx, int count, hst_tensor *const *y, 
         if (!check_given(ctx, "root", i, y[i]) || !check_given(ctx, "gradient", i, dy[i])) return ctx->status;
         if (y[i]->rank != dy[i]->rank || memcmp(y[i]->shape, dy[i]->shape, sizeof y[i]->shape)) {
             char a[64], b[64];
-            return hst_fail(ctx, HST_ERROR_SHAPE, "hst_backward: gradient %d is %s, its root %s; the shapes must agree", i,
-                            hst_describe(dy[i], a), hst_describe(y[i], b));
+            return hst_fail(ctx, HST_ERROR_SHAPE, "hst_backward: gradient %d is %s, its root %s; the shapes must agree",
+                            i, hst_describe(dy[i], a), hst_describe(y[i], b));
         }
     }
     return backward(ctx, count, y, dy, false);
@@ -196,7 +215,9 @@ static hst_status backward_from_one(hst_context *ctx, hst_tensor *loss, bool kee
     if (!check_given(ctx, "root", 0, loss)) return ctx->status;
     char text[64];
     if (hst_count(loss) != 1)
-        return hst_fail(ctx, HST_ERROR_SHAPE, "hst_backward: the loss is %s; one element is needed (hst_sum or hst_mean makes one)", hst_describe(loss, text));
+        return hst_fail(ctx, HST_ERROR_SHAPE,
+                        "hst_backward: the loss is %s; one element is needed (hst_sum or hst_mean makes one)",
+                        hst_describe(loss, text));
     hst_scope_begin(ctx);
     hst_tensor *one = hst_full(ctx, loss->dtype, loss->rank, loss->shape, 1);
     if (one) backward(ctx, 1, &loss, &one, keeping);

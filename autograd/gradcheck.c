@@ -13,7 +13,9 @@ typedef struct problem {
     hst_random_key random; // restored before each evaluation: dropout repeats its mask
 } problem;
 
-static double weight_of(int64_t i) { return 0.5 + (double)((uint64_t)i * 2654435761u % 1024) / 1024 * (i % 2 ? -1 : 1); }
+static double weight_of(int64_t i) {
+    return 0.5 + (double)((uint64_t)i * 2654435761u % 1024) / 1024 * (i % 2 ? -1 : 1);
+}
 
 static hst_tensor *evaluate(const problem *p) {
     p->ctx->random = p->random;
@@ -59,8 +61,8 @@ static double compare(const problem *p, hst_tensor *x) {
     return sqrt(distance) / fmax(fmax(sqrt(a), sqrt(n)), 1e-3);
 }
 
-hst_status hst_gradcheck(hst_context *ctx, hst_tensor *(*f)(hst_context *ctx, hst_tensor *const *x, void *user), void *user, int count,
-                         hst_tensor *const *x, double *error) {
+hst_status hst_gradcheck(hst_context *ctx, hst_tensor *(*f)(hst_context *ctx, hst_tensor *const *x, void *user),
+                         void *user, int count, hst_tensor *const *x, double *error) {
     problem p = {ctx, f, user, x, ctx->random};
     *error = 0;
     for (int i = 0; i < count; i++) hst_attach_grad(x[i], HST_WRITE, HST_F32);

@@ -34,8 +34,8 @@ typedef struct hst_call {
     hst_context *ctx;
     hst_tensor *in[HST_MAX_INPUTS];
     hst_tensor *out[HST_MAX_OUTPUTS];
-    hst_tensor *saved[HST_MAX_SAVED]; // made by forward for backward (hst_call_save)
-    bool recording;                   // backward may come: save what it needs
+    hst_tensor *saved[HST_MAX_SAVED];                         // made by forward for backward (hst_call_save)
+    bool recording;                                           // backward may come: save what it needs
     _Alignas(8) unsigned char attributes[HST_MAX_ATTRIBUTES]; // the op's own struct of options
 } hst_call;
 
@@ -48,7 +48,7 @@ typedef struct hst_gradient {
 
 struct hst_op {
     const char *name;
-    const char *inputs[HST_MAX_INPUTS];   // argument names for error sentences; "bias?" is optional
+    const char *inputs[HST_MAX_INPUTS]; // argument names for error sentences; "bias?" is optional
     const char *outputs[HST_MAX_OUTPUTS];
     hst_cast_class cast;
     unsigned reads_inputs;  // bit i: backward reads in[i]; the others are NULL there
@@ -92,9 +92,16 @@ static inline hst_type hst_type_of(const hst_tensor *t) {
     return type;
 }
 
+// A tensor as rows of its last dimension: how many there are.
+static inline int64_t hst_rows(const hst_tensor *t) {
+    int64_t rows = 1;
+    for (int i = 0; i < t->rank - 1; i++) rows *= t->shape[i];
+    return rows;
+}
+
 // Checks for shape rules; each records one sentence that names the operation, the argument and what would be right.
 bool hst_check_float(const hst_call *call, int input);
-bool hst_check_index(const hst_call *call, int input);                        // i32, i64 or u8
+bool hst_check_index(const hst_call *call, int input);                                 // i32, i64 or u8
 bool hst_check_shape(const hst_call *call, int input, int rank, const int64_t *shape); // absent inputs pass
 
 #endif

@@ -10,10 +10,13 @@ hst_status hst_attach_grad(hst_tensor *t, hst_request request, hst_dtype dtype) 
     hst_context *ctx = t->ctx;
     if (ctx->status != HST_OK) return ctx->status;
     if (!hst_is_float(t->dtype) || !hst_is_float(dtype))
-        return hst_fail(ctx, HST_ERROR_DTYPE, "hst_attach_grad: a gradient in %s for a tensor of %s; both must be f32, f16 or bf16",
+        return hst_fail(ctx, HST_ERROR_DTYPE,
+                        "hst_attach_grad: a gradient in %s for a tensor of %s; both must be f32, f16 or bf16",
                         hst_dtype_name(dtype), hst_dtype_name(t->dtype));
     if (t->node)
-        return hst_fail(ctx, HST_ERROR_STATE, "hst_attach_grad: this tensor was computed; only a leaf has a gradient of its own (hst_detach makes one)");
+        return hst_fail(
+            ctx, HST_ERROR_STATE,
+            "hst_attach_grad: this tensor was computed; only a leaf has a gradient of its own (hst_detach makes one)");
     hst_unretain(t->grad);
     t->grad = NULL;
     t->request = HST_NULL;
@@ -38,7 +41,9 @@ hst_status hst_no_grad_begin(hst_context *ctx) {
 }
 
 hst_status hst_no_grad_end(hst_context *ctx) {
-    if (ctx->no_grad == 0) return hst_fail(ctx, HST_ERROR_STATE, "hst_no_grad_end: no region is open; each end needs its hst_no_grad_begin");
+    if (ctx->no_grad == 0)
+        return hst_fail(ctx, HST_ERROR_STATE,
+                        "hst_no_grad_end: no region is open; each end needs its hst_no_grad_begin");
     ctx->no_grad--;
     return HST_OK;
 }
@@ -61,8 +66,10 @@ int hst_node_index(const hst_tape *tape, uint64_t id) {
     int low = 0, high = tape ? tape->count : 0;
     while (low < high) {
         int middle = (low + high) / 2;
-        if (tape->nodes[middle]->id < id) low = middle + 1;
-        else high = middle;
+        if (tape->nodes[middle]->id < id)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return tape && low < tape->count && tape->nodes[low]->id == id ? low : -1;
 }
@@ -102,8 +109,10 @@ static void scope_ended(hst_context *ctx, hst_tensor *result) {
     while (first > 0 && tape->nodes[first - 1]->depth >= ctx->depth) first--;
     bool move = result && hst_node_index(tape, result->node) >= first;
     for (int i = first; i < tape->count; i++) {
-        if (move) tape->nodes[i]->depth = ctx->depth - 1;
-        else drop(ctx, tape->nodes[i]);
+        if (move)
+            tape->nodes[i]->depth = ctx->depth - 1;
+        else
+            drop(ctx, tape->nodes[i]);
     }
     if (!move) tape->count = first;
 }
@@ -160,8 +169,10 @@ static void record_input(hst_node *node, const hst_call *call, int i, hst_tensor
         node->in_version[i] = call->in[i]->storage->version;
     }
     if (!wants(call->op, i, given)) return;
-    if (given->node) node->from[i] = (hst_origin){.node = given->node, .output = given->node_output};
-    else node->from[i].leaf = hst_retain(given);
+    if (given->node)
+        node->from[i] = (hst_origin){.node = given->node, .output = given->node_output};
+    else
+        node->from[i].leaf = hst_retain(given);
 }
 
 bool hst_record(const hst_call *call, hst_tensor *const *in) {

@@ -120,7 +120,10 @@ static bool add_file(hst_corpus *corpus, const char *path, bool in_folder) {
 
 // Paths, those of folders with a '/' at the end: reading a folder appends to the list that is being walked, which
 // visits a whole tree without recursion and with one folder open at a time.
-typedef struct list { char **paths; size_t count, capacity; } list;
+typedef struct list {
+    char **paths;
+    size_t count, capacity;
+} list;
 
 static bool append(hst_context *ctx, list *l, const char *folder, const char *name, const char *slash) {
     if (l->count == l->capacity) {
@@ -193,9 +196,12 @@ hst_status hst_corpus_add(hst_corpus *corpus, const char *path) {
     struct stat info = {0};
     size_t before = corpus->size;
     bool ok, standard_input = !strcmp(path, "-");
-    if (standard_input) ok = add_open_file(corpus, path = input, STDIN_FILENO, false);
-    else if (stat(path, &info) != 0) ok = fail(corpus, HST_ERROR_IO, path, "cannot be opened", strerror(errno));
-    else ok = S_ISDIR(info.st_mode) ? add_folder(corpus, path) : add_file(corpus, path, false);
+    if (standard_input)
+        ok = add_open_file(corpus, path = input, STDIN_FILENO, false);
+    else if (stat(path, &info) != 0)
+        ok = fail(corpus, HST_ERROR_IO, path, "cannot be opened", strerror(errno));
+    else
+        ok = S_ISDIR(info.st_mode) ? add_folder(corpus, path) : add_file(corpus, path, false);
     if (ok && corpus->size == before)
         ok = fail(corpus, HST_ERROR_FORMAT, path, S_ISDIR(info.st_mode) ? no_files : no_text, NULL);
     if (!ok) corpus->size = before; // all of it or nothing

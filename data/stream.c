@@ -5,8 +5,8 @@
 //     ids[t][b]     = text[(offset + b * lane + i * L + t) mod n]        batch i of the epoch, t < L
 //     targets[t][b] = text[(offset + b * lane + i * L + t + 1) mod n]
 //
-// B * lane <= n - 1, so that no byte is an input twice in an epoch. Nothing is remembered but the position: a batch is a
-// function of (seed, position), and seeking is an assignment.
+// B * lane <= n - 1, so that no byte is an input twice in an epoch. Nothing is remembered but the position: a batch is
+// a function of (seed, position), and seeking is an assignment.
 #include <inttypes.h>
 #include <stdio.h>
 #include "data/data.h"
@@ -29,11 +29,15 @@ static void too_small(hst_context *ctx, int64_t size, int64_t batch, int64_t len
         snprintf(needs, sizeof needs, "at least %" PRId64, need + 1);
     if (most >= batch && most >= length)
         snprintf(fits, sizeof fits, "length %" PRId64 " or batch %" PRId64 " would fit", most / batch, most / length);
-    else if (most >= batch) snprintf(fits, sizeof fits, "length %" PRId64 " would fit", most / batch);
-    else if (most >= length) snprintf(fits, sizeof fits, "batch %" PRId64 " would fit", most / length);
-    else if (most >= 1) snprintf(fits, sizeof fits, "batch 1 x length %" PRId64 " would fit", most);
-    hst_fail(ctx, HST_ERROR_VALUE, "the text has %" PRId64 " bytes: batch %" PRId64 " x length %" PRId64 " needs %s; %s",
-             size, batch, length, needs, fits);
+    else if (most >= batch)
+        snprintf(fits, sizeof fits, "length %" PRId64 " would fit", most / batch);
+    else if (most >= length)
+        snprintf(fits, sizeof fits, "batch %" PRId64 " would fit", most / length);
+    else if (most >= 1)
+        snprintf(fits, sizeof fits, "batch 1 x length %" PRId64 " would fit", most);
+    hst_fail(ctx, HST_ERROR_VALUE,
+             "the text has %" PRId64 " bytes: batch %" PRId64 " x length %" PRId64 " needs %s; %s", size, batch, length,
+             needs, fits);
 }
 
 hst_stream *hst_stream_new(const hst_corpus *corpus, int64_t batch, int64_t length, uint64_t seed) {
@@ -62,8 +66,10 @@ int64_t hst_stream_epoch_batches(const hst_stream *stream) { return stream->epoc
 int64_t hst_stream_position(const hst_stream *stream) { return stream->position; }
 
 void hst_stream_seek(hst_stream *stream, int64_t position) {
-    if (position >= 0) stream->position = position;
-    else hst_fail(stream->ctx, HST_ERROR_VALUE, "hst_stream_seek: position %" PRId64 " is below 0", position);
+    if (position >= 0)
+        stream->position = position;
+    else
+        hst_fail(stream->ctx, HST_ERROR_VALUE, "hst_stream_seek: position %" PRId64 " is below 0", position);
 }
 
 // Where lane 0 begins in an epoch: 64 random bits modulo n, whose bias, n / 2^64, nobody will see. No operation of a

@@ -94,7 +94,8 @@ hst_status hst_replace_file(hst_context *ctx, const char *path, const hst_span *
         snprintf(buffer, size, "%s.tmp.%ld", path, (long)getpid());
         error = write_and_rename(path, buffer, spans, count);
     }
-    if (error) fail(ctx, path, "cannot be written", error);
+    if (error)
+        fail(ctx, path, "cannot be written", error);
     else if (fsync(folder) != 0 && errno != EINVAL) // EINVAL: a file system that does not sync folders
         fail(ctx, path, "was written, but its folder could not be synced", errno);
     if (folder >= 0) close(folder);

@@ -4,7 +4,10 @@
 
 #include "tensor/tensor.h"
 
-typedef struct hst_span { const void *data; size_t bytes; } hst_span;
+typedef struct hst_span {
+    const void *data;
+    size_t bytes;
+} hst_span;
 
 // Opens a regular file for reading; *size gets its size. -1 after recording HST_ERROR_IO with the path and the reason.
 int hst_open_file(hst_context *ctx, const char *path, uint64_t *size);

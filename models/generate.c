@@ -6,7 +6,10 @@
 
 enum { PROMPT_CHUNK = 256 };
 
-typedef struct candidate { double logit, weight; int id; } candidate;
+typedef struct candidate {
+    double logit, weight;
+    int id;
+} candidate;
 
 // Higher logits first, equal ones by id.
 static int compare(const void *a, const void *b) {
@@ -42,8 +45,8 @@ static int choose(candidate *c, int64_t count, const hst_sampling *s, uint64_t p
 
 typedef struct generator {
     const hst_lm *model;
-    hst_tensor *state;   // (N, 1, D), carried
-    candidate *last;     // one a symbol: the logits after the last input
+    hst_tensor *state; // (N, 1, D), carried
+    candidate *last;   // one a symbol: the logits after the last input
 } generator;
 
 // Feeds symbols in; leaves the state and the logits after the last of them.
@@ -57,7 +60,9 @@ static bool feed(generator *g, const uint8_t *symbols, int64_t count) {
         hst_copy_tensor(g->state, c, false);
         for (int64_t i = 0; i < v; i++) {
             g->last[i] = (candidate){.logit = hst_load(hst_source_of(logits), (count - 1) * v + i), .id = (int)i};
-            if (isnan(g->last[i].logit)) hst_fail(ctx, HST_ERROR_DIVERGED, "hst_lm_generate: the model's logits are not numbers; its weights have diverged");
+            if (isnan(g->last[i].logit))
+                hst_fail(ctx, HST_ERROR_DIVERGED,
+                         "hst_lm_generate: the model's logits are not numbers; its weights have diverged");
         }
     }
     hst_scope_end(ctx, NULL);
@@ -65,9 +70,12 @@ static bool feed(generator *g, const uint8_t *symbols, int64_t count) {
 }
 
 static bool check(const hst_lm *m, const hst_sampling *s) {
-    if (s->temperature >= 0 && s->top_k >= 0 && s->top_p > 0 && s->top_p <= 1 && m->config.vocabulary <= 256) return true;
-    hst_fail(m->ctx, HST_ERROR_VALUE, "hst_lm_generate: temperature %g and top_k %lld must not be negative, top_p %g in (0, 1], the vocabulary bytes",
-             s->temperature, (long long)s->top_k, s->top_p);
+    if (s->temperature >= 0 && s->top_k >= 0 && s->top_p > 0 && s->top_p <= 1 && m->config.vocabulary <= 256)
+        return true;
+    hst_fail(
+        m->ctx, HST_ERROR_VALUE,
+        "hst_lm_generate: temperature %g and top_k %lld must not be negative, top_p %g in (0, 1], the vocabulary bytes",
+        s->temperature, (long long)s->top_k, s->top_p);
     return false;
 }
 
@@ -81,15 +89,17 @@ static void run(generator *g, const uint8_t *prompt, size_t count, int64_t token
     }
 }
 
-hst_status hst_lm_generate(const hst_lm *m, const uint8_t *prompt, size_t count, int64_t tokens, const hst_sampling *sampling,
-                           bool (*emit)(int symbol, void *user), void *user) {
+hst_status hst_lm_generate(const hst_lm *m, const uint8_t *prompt, size_t count, int64_t tokens,
+                           const hst_sampling *sampling, bool (*emit)(int symbol, void *user), void *user) {
     hst_context *ctx = m->ctx;
     if (ctx->status != HST_OK || !check(m, sampling)) return ctx->status;
     hst_no_grad_begin(ctx);
     hst_scope_begin(ctx);
-    generator g = {.model = m, .state = hst_zeros(ctx, HST_F32, HST_SHAPE(m->config.layers, 1, m->config.hidden)),
+    generator g = {.model = m,
+                   .state = hst_zeros(ctx, HST_F32, HST_SHAPE(m->config.layers, 1, m->config.hidden)),
                    .last = hst_workspace(ctx, (size_t)m->config.vocabulary * sizeof *g.last)};
-    if (g.state && g.last) run(&g, count ? prompt : (const uint8_t *)"\n", count ? count : 1, tokens, sampling, emit, user);
+    if (g.state && g.last)
+        run(&g, count ? prompt : (const uint8_t *)"\n", count ? count : 1, tokens, sampling, emit, user);
     hst_workspace_free(ctx, g.last);
     hst_scope_end(ctx, NULL);
     hst_no_grad_end(ctx);

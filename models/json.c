@@ -110,9 +110,12 @@ const char *hst_json_problem(const hst_json *in, char message[HST_JSON_PROBLEM])
     char found[16];
     bool end = in->text + in->where >= in->end;
     unsigned char c = end ? 0 : (unsigned char)in->text[in->where];
-    if (end) snprintf(found, sizeof found, "the end");
-    else if (c > ' ' && c < 0x7F) snprintf(found, sizeof found, "'%c'", c);
-    else snprintf(found, sizeof found, "byte 0x%02X", c);
+    if (end)
+        snprintf(found, sizeof found, "the end");
+    else if (c > ' ' && c < 0x7F)
+        snprintf(found, sizeof found, "'%c'", c);
+    else
+        snprintf(found, sizeof found, "byte 0x%02X", c);
     snprintf(message, HST_JSON_PROBLEM, "byte %zu: %s, %s found", in->where, in->error ? in->error : "no error", found);
     return message;
 }
@@ -142,10 +145,14 @@ static char *unicode_escape(hst_json *in, char *to) {
             used = 11;
         }
     }
-    if (c < 0) fail(in, "four hexadecimal digits after \\u are expected");
-    else if (c == 0) fail(in, "a string without the NUL character \\u0000 is expected");
-    else if (c >= 0xD800 && c < 0xE000) fail(in, "a pair of \\u surrogates is expected");
-    else in->at += used, to = put_utf8(to, (uint32_t)c);
+    if (c < 0)
+        fail(in, "four hexadecimal digits after \\u are expected");
+    else if (c == 0)
+        fail(in, "a string without the NUL character \\u0000 is expected");
+    else if (c >= 0xD800 && c < 0xE000)
+        fail(in, "a pair of \\u surrogates is expected");
+    else
+        in->at += used, to = put_utf8(to, (uint32_t)c);
     return to;
 }
 
@@ -156,8 +163,10 @@ static char *escape(hst_json *in, char *to) {
     char c = in->at < in->end ? *in->at : 0;
     if (c == 'u') return unicode_escape(in, to);
     const char *found = c ? strchr(names, c) : NULL;
-    if (found) in->at++, *to++ = values[found - names];
-    else fail(in, "one of \"\\/bfnrtu after a backslash is expected");
+    if (found)
+        in->at++, *to++ = values[found - names];
+    else
+        fail(in, "one of \"\\/bfnrtu after a backslash is expected");
     return to;
 }
 
@@ -251,8 +260,10 @@ double hst_json_number(hst_json *in) {
     token[size] = 0;
     long exponent = 0, places = 0;
     for (bool fraction = false; token[i] && token[i] != 'e' && token[i] != 'E'; i++) {
-        if (token[i] == '.') fraction = true;
-        else whole[count++] = token[i], places += fraction;
+        if (token[i] == '.')
+            fraction = true;
+        else
+            whole[count++] = token[i], places += fraction;
     }
     if (token[i]) exponent = strtol(token + i + 1, NULL, 10);
     if (exponent > 9999) exponent = 9999;
@@ -280,10 +291,14 @@ void hst_json_skip(hst_json *in) {
     int depth = in->depth;
     do {
         int c = peek(in);
-        if (c == '{' || c == '[') hst_json_enter(in, (char)c);
-        else if (c == '"') hst_json_string(in);
-        else if (c == '-' || (c >= '0' && c <= '9')) number(in);
-        else if (!word(in, "true") && !word(in, "false") && !word(in, "null")) fail(in, "a value is expected");
+        if (c == '{' || c == '[')
+            hst_json_enter(in, (char)c);
+        else if (c == '"')
+            hst_json_string(in);
+        else if (c == '-' || (c >= '0' && c <= '9'))
+            number(in);
+        else if (!word(in, "true") && !word(in, "false") && !word(in, "null"))
+            fail(in, "a value is expected");
         while (in->depth > depth && !in->error && !hst_json_next(in)) continue; // containers that end here
     } while (in->depth > depth && !in->error);
 }
@@ -334,8 +349,10 @@ static size_t put_character(hst_json_writer *out, const char *text, size_t left)
     unsigned char c = (unsigned char)*text;
     const char *found = strchr(values, c);
     char code[8];
-    if (found) snprintf(code, sizeof code, "\\%c", names[found - values]);
-    else if (c < 0x20) snprintf(code, sizeof code, "\\u%04x", c);
+    if (found)
+        snprintf(code, sizeof code, "\\%c", names[found - values]);
+    else if (c < 0x20)
+        snprintf(code, sizeof code, "\\u%04x", c);
     else {
         size_t length = utf8_length((const unsigned char *)text, left);
         put(out, length ? text : "\xEF\xBF\xBD", length ? length : 3);

@@ -44,7 +44,8 @@ typedef struct hst_json {
 hst_json hst_json_open(char *text, size_t size);
 
 // Goes into an object ('{') or an array ('['); the value that is next must be one. Then hst_json_next finds a member,
-// whose key is in->key, or an element, and exactly one of the functions below it takes the value, until it returns false.
+// whose key is in->key, or an element, and exactly one of the functions below it takes the value, until it returns
+// false.
 bool hst_json_enter(hst_json *in, char kind);
 bool hst_json_next(hst_json *in);
 

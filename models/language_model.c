@@ -4,7 +4,8 @@
 
 static bool check(hst_context *ctx, const hst_lm_config *c) {
     if (c->vocabulary >= 1 && c->hidden >= 1) return true;
-    hst_fail(ctx, HST_ERROR_VALUE, "hst_lm_new: vocabulary %lld and hidden %lld must be positive", (long long)c->vocabulary, (long long)c->hidden);
+    hst_fail(ctx, HST_ERROR_VALUE, "hst_lm_new: vocabulary %lld and hidden %lld must be positive",
+             (long long)c->vocabulary, (long long)c->hidden);
     return false;
 }
 
@@ -13,14 +14,18 @@ static void make_parts(hst_lm *m) {
     hst_context *ctx = m->ctx;
     hst_parameters *list = m->parameters;
     double bound = 1 / sqrt((double)c->hidden);
-    m->embedding = hst_parameter(list, "embedding_layer.weight", hst_uniform(ctx, HST_F32, HST_SHAPE(c->vocabulary, c->hidden), -0.1, 0.1));
-    m->sru = hst_sru_new(list, "rnn.", &(hst_sru_config){c->hidden, c->hidden, c->layers, c->dropout, c->highway_bias, c->layer_norm, c->rescale});
+    m->embedding = hst_parameter(list, "embedding_layer.weight",
+                                 hst_uniform(ctx, HST_F32, HST_SHAPE(c->vocabulary, c->hidden), -0.1, 0.1));
+    m->sru = hst_sru_new(
+        list, "rnn.",
+        &(hst_sru_config){c->hidden, c->hidden, c->layers, c->dropout, c->highway_bias, c->layer_norm, c->rescale});
     if (c->layer_norm) {
         m->norm_gain = hst_parameter(list, "output_norm.weight", hst_full(ctx, HST_F32, HST_SHAPE(c->hidden), 1));
         m->norm_bias = hst_parameter(list, "output_norm.bias", hst_zeros(ctx, HST_F32, HST_SHAPE(c->hidden)));
     }
     m->output = c->tied ? m->embedding
-                        : hst_parameter(list, "output_layer.weight", hst_uniform(ctx, HST_F32, HST_SHAPE(c->vocabulary, c->hidden), -bound, bound));
+                        : hst_parameter(list, "output_layer.weight",
+                                        hst_uniform(ctx, HST_F32, HST_SHAPE(c->vocabulary, c->hidden), -bound, bound));
     m->output_bias = hst_parameter(list, "output_layer.bias", hst_zeros(ctx, HST_F32, HST_SHAPE(c->vocabulary)));
 }
 

@@ -1,5 +1,5 @@
-// language_model_file.c: a language model as a safetensors file that the `sru` package reads: upstream names and layout,
-// and the configuration as JSON in the metadata.
+// language_model_file.c: a language model as a safetensors file that the `sru` package reads: upstream names and
+// layout, and the configuration as JSON in the metadata.
 #include <stdio.h>
 #include <string.h>
 #include "models/json.h"
@@ -33,7 +33,8 @@ static int64_t read_size(hst_json *in) {
 static bool read_config(hst_context *ctx, const char *path, const char *metadata, hst_lm_config *c) {
     char text[MAX_CONFIG], problem[HST_JSON_PROBLEM];
     if (!metadata || strlen(metadata) >= sizeof text) {
-        hst_fail(ctx, HST_ERROR_FORMAT, "%s: its metadata has no halfstep.config, so it is not a language model that halfstep saved", path);
+        hst_fail(ctx, HST_ERROR_FORMAT,
+                 "%s: its metadata has no halfstep.config, so it is not a language model that halfstep saved", path);
         return false;
     }
     strcpy(text, metadata);
@@ -41,18 +42,28 @@ static bool read_config(hst_context *ctx, const char *path, const char *metadata
     hst_json in = hst_json_open(text, strlen(text));
     hst_json_enter(&in, '{');
     while (hst_json_next(&in)) {
-        if (!strcmp(in.key, "vocabulary")) c->vocabulary = read_size(&in);
-        else if (!strcmp(in.key, "hidden")) c->hidden = read_size(&in);
-        else if (!strcmp(in.key, "layers")) c->layers = (int)read_size(&in);
-        else if (!strcmp(in.key, "dropout")) c->dropout = hst_json_number(&in);
-        else if (!strcmp(in.key, "highway_bias")) c->highway_bias = hst_json_number(&in);
-        else if (!strcmp(in.key, "layer_norm")) c->layer_norm = hst_json_boolean(&in);
-        else if (!strcmp(in.key, "rescale")) c->rescale = hst_json_boolean(&in);
-        else if (!strcmp(in.key, "tied")) c->tied = hst_json_boolean(&in);
-        else hst_json_skip(&in);
+        if (!strcmp(in.key, "vocabulary"))
+            c->vocabulary = read_size(&in);
+        else if (!strcmp(in.key, "hidden"))
+            c->hidden = read_size(&in);
+        else if (!strcmp(in.key, "layers"))
+            c->layers = (int)read_size(&in);
+        else if (!strcmp(in.key, "dropout"))
+            c->dropout = hst_json_number(&in);
+        else if (!strcmp(in.key, "highway_bias"))
+            c->highway_bias = hst_json_number(&in);
+        else if (!strcmp(in.key, "layer_norm"))
+            c->layer_norm = hst_json_boolean(&in);
+        else if (!strcmp(in.key, "rescale"))
+            c->rescale = hst_json_boolean(&in);
+        else if (!strcmp(in.key, "tied"))
+            c->tied = hst_json_boolean(&in);
+        else
+            hst_json_skip(&in);
     }
     if (hst_json_end(&in)) return true;
-    hst_fail(ctx, HST_ERROR_FORMAT, "%s: halfstep.config in its metadata is damaged, %s", path, hst_json_problem(&in, problem));
+    hst_fail(ctx, HST_ERROR_FORMAT, "%s: halfstep.config in its metadata is damaged, %s", path,
+             hst_json_problem(&in, problem));
     return false;
 }
 
@@ -61,9 +72,13 @@ static bool read_config(hst_context *ctx, const char *path, const char *metadata
 // f32 tensors go into files as they are in memory: F64 in the double build.
 static hst_dtype stored_dtype(void) { return sizeof(hst_real) == 8 ? HST_F64 : HST_F32; }
 
-static bool add_entry(hst_context *ctx, hst_entry *entry, char *name, const char *prefix, const char *given, hst_tensor *view, const hst_tensor *shape) {
+static bool add_entry(hst_context *ctx, hst_entry *entry, char *name, const char *prefix, const char *given,
+                      hst_tensor *view, const hst_tensor *shape) {
     snprintf(name, MAX_NAME, "%s%s", prefix, given);
-    *entry = (hst_entry){.name = name, .dtype = stored_dtype(), .rank = shape->rank, .bytes = (size_t)hst_count(view) * sizeof(hst_real)};
+    *entry = (hst_entry){.name = name,
+                         .dtype = stored_dtype(),
+                         .rank = shape->rank,
+                         .bytes = (size_t)hst_count(view) * sizeof(hst_real)};
     memcpy(entry->shape, shape->shape, sizeof entry->shape);
     void *data = hst_workspace(ctx, entry->bytes);
     entry->data = data;
@@ -74,18 +89,21 @@ static bool collect(const hst_lm *m, hst_entry *entries, char (*names)[MAX_NAME]
     int count = hst_parameter_count(m->parameters);
     for (int i = 0; i < count; i++) {
         hst_tensor *value = hst_parameter_value(m->parameters, i), *view = hst_sru_file_view(m->sru, value);
-        if (!view || !add_entry(m->ctx, &entries[i], names[i], "", hst_parameter_name(m->parameters, i), view, value)) return false;
+        if (!view || !add_entry(m->ctx, &entries[i], names[i], "", hst_parameter_name(m->parameters, i), view, value))
+            return false;
     }
     for (int i = 0; i < m->config.layers; i++) { // a buffer of upstream's layers, needed by a strict load
         char given[MAX_NAME];
         hst_tensor *scale = hst_full(m->ctx, HST_F32, HST_SHAPE(1), m->sru->layers[i].scale_x);
         snprintf(given, sizeof given, "rnn_lst.%d.scale_x", i);
-        if (!scale || !add_entry(m->ctx, &entries[count + i], names[count + i], "rnn.", given, scale, scale)) return false;
+        if (!scale || !add_entry(m->ctx, &entries[count + i], names[count + i], "rnn.", given, scale, scale))
+            return false;
     }
     return true;
 }
 
-hst_status hst_lm_save_with(const hst_lm *m, const char *path, const hst_entry *more, int more_count, const char *const *metadata, int pairs) {
+hst_status hst_lm_save_with(const hst_lm *m, const char *path, const hst_entry *more, int more_count,
+                            const char *const *metadata, int pairs) {
     hst_context *ctx = m->ctx;
     if (ctx->status != HST_OK) return ctx->status;
     int own = hst_parameter_count(m->parameters) + m->config.layers, count = own + more_count;
@@ -122,24 +140,38 @@ bool hst_entry_copy(const hst_entry *entry, hst_tensor *to) {
     double *values = hst_workspace(ctx, (size_t)count * sizeof *values);
     size_t width = count ? entry->bytes / (size_t)count : 0;
     for (int64_t i = 0; values && i < count; i++) {
-        union { float f; uint16_t h; double d; int64_t integer; unsigned char bytes[8]; } element;
+        union {
+            float f;
+            uint16_t h;
+            double d;
+            int64_t integer;
+            unsigned char bytes[8];
+        } element;
         memcpy(&element, (const char *)entry->data + (size_t)i * width, width);
-        values[i] = entry->dtype == HST_F32 ? (double)element.f : entry->dtype == HST_F64 ? element.d
-                    : entry->dtype == HST_F16 ? (double)hst_from_f16(element.h) : (double)hst_from_bf16(element.h);
+        values[i] = entry->dtype == HST_F32   ? (double)element.f
+                    : entry->dtype == HST_F64 ? element.d
+                    : entry->dtype == HST_F16 ? (double)hst_from_f16(element.h)
+                                              : (double)hst_from_bf16(element.h);
     }
     if (values) hst_copy_in(to, HST_F64, values);
     hst_workspace_free(ctx, values);
     return ctx->status == HST_OK;
 }
 
-static bool load_entry(hst_context *ctx, const char *path, const hst_safetensors *file, const char *name, hst_tensor *value, hst_tensor *view) {
+static bool load_entry(hst_context *ctx, const char *path, const hst_safetensors *file, const char *name,
+                       hst_tensor *value, hst_tensor *view) {
     const hst_entry *entry = hst_safetensors_find(file, name);
     char wanted[64];
     if (!entry) return hst_fail(ctx, HST_ERROR_FORMAT, "%s: the tensor %s is missing", path, name), false;
     if (entry->dtype != HST_F32 && entry->dtype != HST_F64 && entry->dtype != HST_F16 && entry->dtype != HST_BF16)
-        return hst_fail(ctx, HST_ERROR_FORMAT, "%s: the tensor %s is %s; a floating-point type is needed", path, name, hst_dtype_name(entry->dtype)), false;
+        return hst_fail(ctx, HST_ERROR_FORMAT, "%s: the tensor %s is %s; a floating-point type is needed", path, name,
+                        hst_dtype_name(entry->dtype)),
+               false;
     if (entry->rank != value->rank || memcmp(entry->shape, value->shape, (size_t)entry->rank * sizeof *entry->shape))
-        return hst_fail(ctx, HST_ERROR_FORMAT, "%s: the tensor %s has another shape than the configuration asks for, %s", path, name, hst_describe(value, wanted)), false;
+        return hst_fail(ctx, HST_ERROR_FORMAT,
+                        "%s: the tensor %s has another shape than the configuration asks for, %s", path, name,
+                        hst_describe(value, wanted)),
+               false;
     return hst_entry_copy(entry, view);
 }
 
@@ -148,10 +180,11 @@ static bool check_sizes(hst_context *ctx, const char *path, const hst_safetensor
     const hst_entry *table = hst_safetensors_find(file, "embedding_layer.weight");
     char last[MAX_NAME];
     snprintf(last, sizeof last, "rnn.rnn_lst.%d.weight", c->layers - 1);
-    if (table && table->rank == 2 && table->shape[0] == c->vocabulary && table->shape[1] == c->hidden && c->layers >= 1 &&
-        c->layers <= hst_safetensors_count(file) && hst_safetensors_find(file, last))
+    if (table && table->rank == 2 && table->shape[0] == c->vocabulary && table->shape[1] == c->hidden &&
+        c->layers >= 1 && c->layers <= hst_safetensors_count(file) && hst_safetensors_find(file, last))
         return true;
-    hst_fail(ctx, HST_ERROR_FORMAT, "%s: its configuration (vocabulary %lld, hidden %lld, layers %d) does not fit its tensors", path,
+    hst_fail(ctx, HST_ERROR_FORMAT,
+             "%s: its configuration (vocabulary %lld, hidden %lld, layers %d) does not fit its tensors", path,
              (long long)c->vocabulary, (long long)c->hidden, c->layers);
     return false;
 }
@@ -170,7 +203,8 @@ hst_lm *hst_lm_load(hst_context *ctx, const char *path) {
     hst_safetensors *file = hst_safetensors_open(ctx, path);
     hst_lm_config config;
     hst_lm *m = NULL;
-    if (file && read_config(ctx, path, hst_safetensors_metadata(file, "halfstep.config"), &config) && check_sizes(ctx, path, file, &config))
+    if (file && read_config(ctx, path, hst_safetensors_metadata(file, "halfstep.config"), &config) &&
+        check_sizes(ctx, path, file, &config))
         m = hst_lm_new(ctx, &config);
     if (m && !hst_lm_read(m, path, file)) {
         hst_lm_free(m);

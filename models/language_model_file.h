@@ -6,8 +6,8 @@
 #include "models/safetensors.h"
 
 // hst_lm_save with further tensors and metadata (`pairs` keys and values in turn) in the same file.
-hst_status hst_lm_save_with(const hst_lm *model, const char *path, const hst_entry *more, int more_count, const char *const *metadata,
-                            int pairs);
+hst_status hst_lm_save_with(const hst_lm *model, const char *path, const hst_entry *more, int more_count,
+                            const char *const *metadata, int pairs);
 
 // The model's parameters from an open file of the same configuration.
 bool hst_lm_read(hst_lm *model, const char *path, const hst_safetensors *file);

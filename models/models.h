@@ -15,7 +15,8 @@ extern "C" {
 
 // ---- a stack of SRU layers ----
 // Layer: U = layer_norm(x) W, (h, c) = recurrence(U, x, ...). Parameters of layer i, named as the `sru` package does:
-// rnn_lst.{i}.weight (in, k D) [in memory as k planes of D columns], .weight_c (2 D), .bias (2 D), .layer_norm.weight/bias (in).
+// rnn_lst.{i}.weight (in, k D) [in memory as k planes of D columns], .weight_c (2 D), .bias (2 D),
+// .layer_norm.weight/bias (in).
 
 typedef struct hst_sru_config {
     int64_t input, hidden; // width of x, and of h
@@ -28,19 +29,19 @@ typedef struct hst_sru_config {
 
 typedef struct hst_sru hst_sru;
 
-// Adds its parameters to `list` with names that start with `prefix` ("rnn."), initialised much as SRU 2.x does (sru.c). Free with
-// hst_sru_free; the parameters stay with the list.
+// Adds its parameters to `list` with names that start with `prefix` ("rnn."), initialised much as SRU 2.x does (sru.c).
+// Free with hst_sru_free; the parameters stay with the list.
 HST_API hst_sru *hst_sru_new(hst_parameters *list, const char *prefix, const hst_sru_config *config);
 HST_API void hst_sru_free(hst_sru *sru); // NULL is accepted
 
-// x (L, B, input) -> h (L, B, hidden). c0 (N, B, hidden) or NULL (zero); *c_last, if not NULL, gets (N, B, hidden) f32, detached.
-// pad (L, B) u8 or NULL. `training` turns dropout on.
+// x (L, B, input) -> h (L, B, hidden). c0 (N, B, hidden) or NULL (zero); *c_last, if not NULL, gets (N, B, hidden) f32,
+// detached. pad (L, B) u8 or NULL. `training` turns dropout on.
 HST_API hst_tensor *hst_sru_forward(const hst_sru *sru, hst_tensor *x, hst_tensor *c0, hst_tensor *pad, bool training,
                                     hst_tensor **c_last);
 
 // ---- the language model: embedding -> SRU stack -> layer norm -> output layer ----
-// Parameters: embedding_layer.weight (V, D), rnn.* as above, output_norm.weight/bias (D), output_layer.weight (V, D) unless tied,
-// output_layer.bias (V).
+// Parameters: embedding_layer.weight (V, D), rnn.* as above, output_norm.weight/bias (D), output_layer.weight (V, D)
+// unless tied, output_layer.bias (V).
 
 typedef struct hst_lm_config {
     int64_t vocabulary, hidden;
@@ -63,7 +64,8 @@ HST_API void hst_lm_free(hst_lm *model);                                   // NU
 HST_API const hst_lm_config *hst_lm_configuration(const hst_lm *model);
 HST_API hst_parameters *hst_lm_parameters(const hst_lm *model); // owned by the model
 
-// ids (L, B) u8, i32 or i64 -> logits (L, B, V). c0 (N, B, D) or NULL; *c_last, if not NULL, gets the state to carry, detached.
+// ids (L, B) u8, i32 or i64 -> logits (L, B, V). c0 (N, B, D) or NULL; *c_last, if not NULL, gets the state to carry,
+// detached.
 HST_API hst_tensor *hst_lm_forward(const hst_lm *model, hst_tensor *ids, hst_tensor *c0, bool training,
                                    hst_tensor **c_last);
 
@@ -86,8 +88,8 @@ static inline hst_sampling hst_sampling_defaults(void) {
     return s;
 }
 
-// Reads `prompt` (count bytes; without one the model starts from a newline), then calls `emit` with each of up to `tokens`
-// new symbols; emit returns false to stop.
+// Reads `prompt` (count bytes; without one the model starts from a newline), then calls `emit` with each of up to
+// `tokens` new symbols; emit returns false to stop.
 HST_API hst_status hst_lm_generate(const hst_lm *model, const uint8_t *prompt, size_t count, int64_t tokens,
                                    const hst_sampling *sampling, bool (*emit)(int symbol, void *user), void *user);
 

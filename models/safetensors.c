@@ -25,7 +25,11 @@
 enum { PREFIX = 8, MAX_HEADER = 100000000, MAX_NAME = 1024 };
 
 // In the order of the reference's enum, by which its writer sorts. Sizes are the file's: F32 is 4 bytes in every build.
-static const struct { const char *name; hst_dtype dtype; uint64_t size; } dtypes[] = {
+static const struct {
+    const char *name;
+    hst_dtype dtype;
+    uint64_t size;
+} dtypes[] = {
     {"U8", HST_U8, 1},   {"F16", HST_F16, 2}, {"BF16", HST_BF16, 2}, {"I32", HST_I32, 4},
     {"F32", HST_F32, 4}, {"F64", HST_F64, 8}, {"I64", HST_I64, 8},
 };
@@ -37,8 +41,13 @@ static int row_of(hst_dtype dtype) {
     return row;
 }
 
-typedef struct record { hst_entry entry; uint64_t begin, end; } record; // offsets into the data
-typedef struct pair { const char *key, *value; } pair;
+typedef struct record {
+    hst_entry entry;
+    uint64_t begin, end;
+} record; // offsets into the data
+typedef struct pair {
+    const char *key, *value;
+} pair;
 
 struct hst_safetensors {
     hst_context *ctx;
@@ -218,8 +227,10 @@ static bool check_layout(hst_safetensors *file, uint64_t data_bytes) {
         uint64_t bytes = 1;
         bool overflow = false;
         if (r->begin != at || r->end < r->begin)
-            return defect(file, r->entry.name, "has data_offsets [%" PRIu64 ",%" PRIu64 "]; they must begin at %" PRIu64
-                          ", where the data before ends, and not end before that", r->begin, r->end, at);
+            return defect(file, r->entry.name,
+                          "has data_offsets [%" PRIu64 ",%" PRIu64 "]; they must begin at %" PRIu64
+                          ", where the data before ends, and not end before that",
+                          r->begin, r->end, at);
         for (int d = 0; d < r->entry.rank; d++)
             overflow |= __builtin_mul_overflow(bytes, (uint64_t)r->entry.shape[d], &bytes);
         overflow |= __builtin_mul_overflow(bytes, dtypes[row_of(r->entry.dtype)].size, &bytes);
@@ -241,8 +252,8 @@ static bool read_file(hst_safetensors *file, int fd, uint64_t size) {
     unsigned char prefix[PREFIX];
     uint64_t n = 0;
     if (size < PREFIX)
-        return defect(file, NULL,
-                      "only %" PRIu64 " bytes; the first 8 of a safetensors file give its header's size", size);
+        return defect(file, NULL, "only %" PRIu64 " bytes; the first 8 of a safetensors file give its header's size",
+                      size);
     if (!hst_read_file(file->ctx, file->path, fd, prefix, PREFIX)) return false;
     for (int i = PREFIX; i-- > 0;) n = n << 8 | prefix[i];
     if (n > MAX_HEADER)

@@ -56,7 +56,8 @@ static void make_layer(hst_sru *sru, hst_parameters *list, const char *prefix, i
     layer->scale_x = c->rescale ? sqrt(1 + 2 * exp(c->highway_bias)) : 1;
     double bound = sqrt(1.5);
     layer->weight = add(list, prefix, i, "weight", initial_weight(sru, i, in));
-    layer->weight_c = add(list, prefix, i, "weight_c", hst_uniform(sru->ctx, HST_F32, HST_SHAPE(2 * c->hidden), -bound, bound));
+    layer->weight_c =
+        add(list, prefix, i, "weight_c", hst_uniform(sru->ctx, HST_F32, HST_SHAPE(2 * c->hidden), -bound, bound));
     layer->bias = add(list, prefix, i, "bias", initial_bias(sru));
     if (!c->layer_norm) return;
     layer->norm_gain = add(list, prefix, i, "layer_norm.weight", hst_full(sru->ctx, HST_F32, HST_SHAPE(in), 1));
@@ -64,8 +65,12 @@ static void make_layer(hst_sru *sru, hst_parameters *list, const char *prefix, i
 }
 
 static bool check(hst_context *ctx, const hst_sru_config *c) {
-    if (c->input >= 1 && c->hidden >= 1 && c->layers >= 1 && c->dropout >= 0 && c->dropout < 1 && isfinite(c->highway_bias)) return true;
-    hst_fail(ctx, HST_ERROR_VALUE, "hst_sru_new: input %lld, hidden %lld and layers %d must be positive, dropout %g in [0, 1), highway_bias %g finite",
+    if (c->input >= 1 && c->hidden >= 1 && c->layers >= 1 && c->dropout >= 0 && c->dropout < 1 &&
+        isfinite(c->highway_bias))
+        return true;
+    hst_fail(ctx, HST_ERROR_VALUE,
+             "hst_sru_new: input %lld, hidden %lld and layers %d must be positive, dropout %g in [0, 1), highway_bias "
+             "%g finite",
              (long long)c->input, (long long)c->hidden, c->layers, c->dropout, c->highway_bias);
     return false;
 }
@@ -117,7 +122,8 @@ static hst_tensor *state_of(hst_tensor *c, int i) {
     return hst_reshape(hst_slice(c, 0, i, i + 1), 2, shape);
 }
 
-static hst_tensor *layer_forward(const hst_sru *sru, int i, hst_tensor *x, hst_tensor *c0, hst_tensor *pad, bool training, hst_tensor *c_last) {
+static hst_tensor *layer_forward(const hst_sru *sru, int i, hst_tensor *x, hst_tensor *c0, hst_tensor *pad,
+                                 bool training, hst_tensor *c_last) {
     const hst_sru_config *config = &sru->config;
     const hst_sru_layer *layer = &sru->layers[i];
     hst_scope_begin(sru->ctx);
@@ -126,20 +132,24 @@ static hst_tensor *layer_forward(const hst_sru *sru, int i, hst_tensor *x, hst_t
     if (u && training && dropout_of(sru, i) > 0)
         mask = hst_dropout(hst_full(sru->ctx, HST_F32, HST_SHAPE(u->shape[1], config->hidden), 1), dropout_of(sru, i));
     hst_recurrence options = {layer->k, layer->scale_x};
-    hst_tensor *h = hst_sru_recurrence(u, layer->k == 3 ? x : NULL, layer->weight_c, layer->bias, state_of(c0, i), mask, pad, options, &c);
+    hst_tensor *h = hst_sru_recurrence(u, layer->k == 3 ? x : NULL, layer->weight_c, layer->bias, state_of(c0, i), mask,
+                                       pad, options, &c);
     if (h && c_last) hst_copy_tensor(state_of(c_last, i), c, false);
     return hst_scope_end(sru->ctx, h);
 }
 
-hst_tensor *hst_sru_forward(const hst_sru *sru, hst_tensor *x, hst_tensor *c0, hst_tensor *pad, bool training, hst_tensor **c_last) {
+hst_tensor *hst_sru_forward(const hst_sru *sru, hst_tensor *x, hst_tensor *c0, hst_tensor *pad, bool training,
+                            hst_tensor **c_last) {
     if (c_last) *c_last = NULL;
     if (!sru || !x || sru->ctx->status != HST_OK) return NULL;
     if (x->rank != 3 || x->shape[2] != sru->config.input) {
         char text[64];
-        hst_fail(sru->ctx, HST_ERROR_SHAPE, "hst_sru_forward: x is %s; (L, B, %lld) is needed", hst_describe(x, text), (long long)sru->config.input);
+        hst_fail(sru->ctx, HST_ERROR_SHAPE, "hst_sru_forward: x is %s; (L, B, %lld) is needed", hst_describe(x, text),
+                 (long long)sru->config.input);
         return NULL;
     }
-    hst_tensor *c = c_last ? hst_new(sru->ctx, HST_F32, HST_SHAPE(sru->config.layers, x->shape[1], sru->config.hidden)) : NULL;
+    hst_tensor *c =
+        c_last ? hst_new(sru->ctx, HST_F32, HST_SHAPE(sru->config.layers, x->shape[1], sru->config.hidden)) : NULL;
     for (int i = 0; i < sru->config.layers; i++) x = layer_forward(sru, i, x, c0, pad, training, c);
     if (c_last && x) *c_last = c;
     return x;

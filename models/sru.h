@@ -17,8 +17,8 @@ struct hst_sru {
     hst_sru_layer *layers;
 };
 
-// A parameter as files hold it: a layer's weight with its columns in the order [j][m] of the `sru` package instead of the
-// planes [m][j] in memory, as a view that can be copied from and to; any other tensor is returned as it is.
+// A parameter as files hold it: a layer's weight with its columns in the order [j][m] of the `sru` package instead of
+// the planes [m][j] in memory, as a view that can be copied from and to; any other tensor is returned as it is.
 hst_tensor *hst_sru_file_view(const hst_sru *sru, hst_tensor *parameter);
 
 #endif

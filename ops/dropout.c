@@ -3,7 +3,10 @@
 #include "ops/ops.h"
 #include "ops/table.h"
 
-typedef struct attributes { double p; hst_random_key key; } attributes;
+typedef struct attributes {
+    double p;
+    hst_random_key key;
+} attributes;
 
 static bool shape(hst_call *call, hst_type *out) {
     const attributes *a = (const void *)call->attributes;
@@ -30,7 +33,13 @@ static bool backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *
 }
 
 const hst_op hst_op_dropout = {
-    .name = "dropout", .inputs = {"x"}, .outputs = {"y"}, .cast = HST_CAST_NONE, .shape = shape, .forward = forward, .backward = backward,
+    .name = "dropout",
+    .inputs = {"x"},
+    .outputs = {"y"},
+    .cast = HST_CAST_NONE,
+    .shape = shape,
+    .forward = forward,
+    .backward = backward,
 };
 
 hst_tensor *hst_dropout(hst_tensor *x, double p) {

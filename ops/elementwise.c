@@ -2,8 +2,10 @@
 #include "ops/ops.h"
 #include "ops/table.h"
 
-static bool combine(const hst_call *call, int64_t count, double alpha, hst_source a, double beta, hst_source b, hst_target y) {
-    hst_combine_args c = {.count = count, .alpha = alpha, .beta = beta, .a = a, .b = b, .a_step = 1, .b_step = 1, .y = y};
+static bool combine(const hst_call *call, int64_t count, double alpha, hst_source a, double beta, hst_source b,
+                    hst_target y) {
+    hst_combine_args c = {
+        .count = count, .alpha = alpha, .beta = beta, .a = a, .b = b, .a_step = 1, .b_step = 1, .y = y};
     return !y.data || call->ctx->backend->combine(call->ctx, &c);
 }
 
@@ -11,14 +13,16 @@ static bool combine(const hst_call *call, int64_t count, double alpha, hst_sourc
 
 static bool add_shape(hst_call *call, hst_type *out) {
     const hst_tensor *a = call->in[0], *b = call->in[1];
-    if (!hst_check_float(call, 0) || !hst_check_float(call, 1) || !hst_check_shape(call, 1, a->rank, a->shape)) return false;
+    if (!hst_check_float(call, 0) || !hst_check_float(call, 1) || !hst_check_shape(call, 1, a->rank, a->shape))
+        return false;
     out[0] = hst_type_of(a);
     out[0].dtype = hst_promote(a->dtype, b->dtype);
     return true;
 }
 
 static bool add_forward(hst_call *call) {
-    return combine(call, hst_count(call->out[0]), 1, hst_source_of(call->in[0]), 1, hst_source_of(call->in[1]), hst_target_of(call->out[0]));
+    return combine(call, hst_count(call->out[0]), 1, hst_source_of(call->in[0]), 1, hst_source_of(call->in[1]),
+                   hst_target_of(call->out[0]));
 }
 
 // da = dy, db = dy
@@ -29,7 +33,13 @@ static bool add_backward(hst_call *call, hst_tensor *const *dy, const hst_gradie
 }
 
 const hst_op hst_op_add = {
-    .name = "add", .inputs = {"a", "b"}, .outputs = {"y"}, .cast = HST_CAST_WIDEST, .shape = add_shape, .forward = add_forward, .backward = add_backward,
+    .name = "add",
+    .inputs = {"a", "b"},
+    .outputs = {"y"},
+    .cast = HST_CAST_WIDEST,
+    .shape = add_shape,
+    .forward = add_forward,
+    .backward = add_backward,
 };
 
 hst_tensor *hst_add(hst_tensor *a, hst_tensor *b) {
@@ -47,16 +57,24 @@ static bool scale_shape(hst_call *call, hst_type *out) {
 }
 
 static bool scale_forward(hst_call *call) {
-    return combine(call, hst_count(call->in[0]), factor_of(call), hst_source_of(call->in[0]), 0, (hst_source){0}, hst_target_of(call->out[0]));
+    return combine(call, hst_count(call->in[0]), factor_of(call), hst_source_of(call->in[0]), 0, (hst_source){0},
+                   hst_target_of(call->out[0]));
 }
 
 // dx = factor dy
 static bool scale_backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *dx) {
-    return combine(call, hst_count(dy[0]), factor_of(call), hst_source_of(dy[0]), 0, (hst_source){0}, hst_gradient_target(dx[0]));
+    return combine(call, hst_count(dy[0]), factor_of(call), hst_source_of(dy[0]), 0, (hst_source){0},
+                   hst_gradient_target(dx[0]));
 }
 
 const hst_op hst_op_scale = {
-    .name = "scale", .inputs = {"x"}, .outputs = {"y"}, .cast = HST_CAST_NONE, .shape = scale_shape, .forward = scale_forward, .backward = scale_backward,
+    .name = "scale",
+    .inputs = {"x"},
+    .outputs = {"y"},
+    .cast = HST_CAST_NONE,
+    .shape = scale_shape,
+    .forward = scale_forward,
+    .backward = scale_backward,
 };
 
 hst_tensor *hst_scale(hst_tensor *x, double factor) {
@@ -85,8 +103,14 @@ static bool cast_backward(hst_call *call, hst_tensor *const *dy, const hst_gradi
 }
 
 const hst_op hst_op_cast = {
-    .name = "cast", .inputs = {"x"}, .outputs = {"y"}, .cast = HST_CAST_NONE, .takes_strides = true,
-    .shape = cast_shape, .forward = cast_forward, .backward = cast_backward,
+    .name = "cast",
+    .inputs = {"x"},
+    .outputs = {"y"},
+    .cast = HST_CAST_NONE,
+    .takes_strides = true,
+    .shape = cast_shape,
+    .forward = cast_forward,
+    .backward = cast_backward,
 };
 
 hst_tensor *hst_cast(hst_tensor *x, hst_dtype dtype) {

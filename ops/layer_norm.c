@@ -6,7 +6,9 @@
 
 enum { X, GAIN, BIAS };
 enum { MEAN, RSTD };
-typedef struct attributes { double eps; } attributes;
+typedef struct attributes {
+    double eps;
+} attributes;
 
 static bool shape(hst_call *call, hst_type *out) {
     const hst_tensor *x = call->in[X];
@@ -15,7 +17,8 @@ static bool shape(hst_call *call, hst_type *out) {
         if (!hst_check_float(call, i)) return false;
     char text[64];
     if (x->rank < 1 || !(a->eps >= 0)) {
-        hst_fail(call->ctx, HST_ERROR_VALUE, "layer_norm: x is %s and eps is %g; x needs a dimension, eps must not be negative",
+        hst_fail(call->ctx, HST_ERROR_VALUE,
+                 "layer_norm: x is %s and eps is %g; x needs a dimension, eps must not be negative",
                  hst_describe(x, text), a->eps);
         return false;
     }
@@ -25,19 +28,19 @@ static bool shape(hst_call *call, hst_type *out) {
     return true;
 }
 
-static int64_t rows_of(const hst_tensor *x) {
-    int64_t rows = 1;
-    for (int i = 0; i < x->rank - 1; i++) rows *= x->shape[i];
-    return rows;
-}
-
 static bool forward(hst_call *call) {
     const hst_tensor *x = call->in[X];
     const attributes *a = (const void *)call->attributes;
-    hst_norm_args n = {.rows = rows_of(x), .width = x->shape[x->rank - 1], .eps = a->eps, .x = hst_source_of(x),
-                  .gain = hst_source_of(call->in[GAIN]), .bias = hst_source_of(call->in[BIAS]), .y = hst_target_of(call->out[0])};
+    hst_norm_args n = {.rows = hst_rows(x),
+                       .width = x->shape[x->rank - 1],
+                       .eps = a->eps,
+                       .x = hst_source_of(x),
+                       .gain = hst_source_of(call->in[GAIN]),
+                       .bias = hst_source_of(call->in[BIAS]),
+                       .y = hst_target_of(call->out[0])};
     if (call->recording) {
-        hst_tensor *mean = hst_call_save(call, MEAN, HST_F32, 1, &n.rows), *rstd = hst_call_save(call, RSTD, HST_F32, 1, &n.rows);
+        hst_tensor *mean = hst_call_save(call, MEAN, HST_F32, 1, &n.rows),
+                   *rstd = hst_call_save(call, RSTD, HST_F32, 1, &n.rows);
         if (!mean || !rstd) return false;
         n.mean = (hst_real *)hst_raw(mean);
         n.rstd = (hst_real *)hst_raw(rstd);
@@ -48,16 +51,28 @@ static bool forward(hst_call *call) {
 // dn = dy gain,   dx = rstd (dn - mean(dn) - n mean(dn n)),   dgain = sum of dy n,   dbias = sum of dy over the rows
 static bool backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *dx) {
     const hst_tensor *x = call->in[X];
-    hst_norm_grad_args n = {.rows = rows_of(x), .width = x->shape[x->rank - 1], .dy = hst_source_of(dy[0]), .x = hst_source_of(x),
-                       .gain = hst_source_of(call->in[GAIN]), .mean = (const hst_real *)hst_raw(call->saved[MEAN]),
-                       .rstd = (const hst_real *)hst_raw(call->saved[RSTD]), .dx = hst_gradient_target(dx[X]),
-                       .dgain = hst_gradient_target(dx[GAIN]), .dbias = hst_gradient_target(dx[BIAS])};
+    hst_norm_grad_args n = {.rows = hst_rows(x),
+                            .width = x->shape[x->rank - 1],
+                            .dy = hst_source_of(dy[0]),
+                            .x = hst_source_of(x),
+                            .gain = hst_source_of(call->in[GAIN]),
+                            .mean = (const hst_real *)hst_raw(call->saved[MEAN]),
+                            .rstd = (const hst_real *)hst_raw(call->saved[RSTD]),
+                            .dx = hst_gradient_target(dx[X]),
+                            .dgain = hst_gradient_target(dx[GAIN]),
+                            .dbias = hst_gradient_target(dx[BIAS])};
     return call->ctx->backend->norm_grad(call->ctx, &n);
 }
 
 const hst_op hst_op_layer_norm = {
-    .name = "layer_norm", .inputs = {"x", "gain?", "bias?"}, .outputs = {"y"}, .cast = HST_CAST_F32,
-    .reads_inputs = 1 << X | 1 << GAIN, .shape = shape, .forward = forward, .backward = backward,
+    .name = "layer_norm",
+    .inputs = {"x", "gain?", "bias?"},
+    .outputs = {"y"},
+    .cast = HST_CAST_F32,
+    .reads_inputs = 1 << X | 1 << GAIN,
+    .shape = shape,
+    .forward = forward,
+    .backward = backward,
 };
 
 hst_tensor *hst_layer_norm(hst_tensor *x, hst_tensor *gain, hst_tensor *bias, double eps) {

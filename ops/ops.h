@@ -16,8 +16,8 @@ HST_API hst_tensor *hst_matmul(hst_tensor *a, hst_tensor *b);
 // y = x w + bias. x (..., K), w (K, N), bias (N) or NULL, y (..., N); float.
 HST_API hst_tensor *hst_linear(hst_tensor *x, hst_tensor *w, hst_tensor *bias);
 
-// y[i] = table[ids[i]]. table (V, D) float, ids any shape, u8, i32 or i64; y (ids' shape, D) in table's dtype. An id out of
-// range is HST_ERROR_VALUE, naming its position and value.
+// y[i] = table[ids[i]]. table (V, D) float, ids any shape, u8, i32 or i64; y (ids' shape, D) in table's dtype. An id
+// out of range is HST_ERROR_VALUE, naming its position and value.
 HST_API hst_tensor *hst_embedding(hst_tensor *table, hst_tensor *ids);
 
 // Layer norm over the last dimension (Ba et al. 2016): y = (x - mean) / sqrt(var + eps) * gain + bias, var the biased
@@ -29,11 +29,11 @@ HST_API hst_tensor *hst_dropout(hst_tensor *x, double p);
 
 // The SRU recurrence; L, B, D from u, equations in spec order:
 //     f = s(U1 + vf p + bf)   r = s(U2 + vr p + br)   c = U0 + (p - U0) f   h = x' + (c - x') m r,   p = c at t-1
-// u (L, B, k D) as k planes of D: candidate, forget, reset and, for k = 4, skip. x (L, B, D): x' = scale_x x for k = 3, NULL for
-// no skip (x' = 0); k = 4 takes no x, x' = U3. v (2 D) or NULL (zero), bias (2 D): forget, then reset. c0 (B, D) or NULL (zero).
-// mask m (B, D) or NULL (one), as hst_dropout of ones makes it. pad (L, B) u8 or NULL: where it is not 0, c stays, h is 0 and
-// nothing gets a gradient. Returns h (L, B, D) in x's dtype (u's without x); *c_last, if not NULL, gets c at L-1, (B, D), f32.
-// State and gates are fp32 whatever the dtypes.
+// u (L, B, k D) as k planes of D: candidate, forget, reset and, for k = 4, skip. x (L, B, D): x' = scale_x x for k = 3,
+// NULL for no skip (x' = 0); k = 4 takes no x, x' = U3. v (2 D) or NULL (zero), bias (2 D): forget, then reset. c0 (B,
+// D) or NULL (zero). mask m (B, D) or NULL (one), as hst_dropout of ones makes it. pad (L, B) u8 or NULL: where it is
+// not 0, c stays, h is 0 and nothing gets a gradient. Returns h (L, B, D) in x's dtype (u's without x); *c_last, if not
+// NULL, gets c at L-1, (B, D), f32. State and gates are fp32 whatever the dtypes.
 typedef struct hst_recurrence {
     int k;          // 3 or 4
     double scale_x; // 1 unless the model rescales
@@ -44,19 +44,20 @@ HST_API hst_tensor *hst_sru_recurrence(hst_tensor *u, hst_tensor *x, hst_tensor 
 // Elementwise. add: equal shapes; f32 where the dtypes differ.
 HST_API hst_tensor *hst_add(hst_tensor *a, hst_tensor *b);
 HST_API hst_tensor *hst_scale(hst_tensor *x, double factor);
-HST_API hst_tensor *hst_cast(hst_tensor *x, hst_dtype dtype); // any dtypes; to integers truncates toward zero, saturating
+HST_API hst_tensor *hst_cast(hst_tensor *x,
+                             hst_dtype dtype); // any dtypes; to integers truncates toward zero, saturating
 
 // One f32 number from all elements.
 HST_API hst_tensor *hst_sum(hst_tensor *x);
 HST_API hst_tensor *hst_mean(hst_tensor *x);
 
-// Cross entropy in nats, fused with log-softmax. logits (..., V) float, targets (...) u8, i32 or i64; f32. hst_cross_entropy
-// is the mean over all rows, hst_token_losses one loss a row, (...).
+// Cross entropy in nats, fused with log-softmax. logits (..., V) float, targets (...) u8, i32 or i64; f32.
+// hst_cross_entropy is the mean over all rows, hst_token_losses one loss a row, (...).
 HST_API hst_tensor *hst_cross_entropy(hst_tensor *logits, hst_tensor *targets);
 HST_API hst_tensor *hst_token_losses(hst_tensor *logits, hst_tensor *targets);
 
-// Views: the same storage, no copies. One extent of hst_reshape may be -1 (what is left); a strided view is refused (hst_cast to
-// its own dtype makes a contiguous copy).
+// Views: the same storage, no copies. One extent of hst_reshape may be -1 (what is left); a strided view is refused
+// (hst_cast to its own dtype makes a contiguous copy).
 HST_API hst_tensor *hst_reshape(hst_tensor *x, int rank, const int64_t *shape);
 HST_API hst_tensor *hst_slice(hst_tensor *x, int axis, int64_t start, int64_t end); // [start, end)
 HST_API hst_tensor *hst_transpose(hst_tensor *x, int axis0, int axis1);

@@ -1,7 +1,8 @@
-// sru_recurrence.c: the recurrence of the Simple Recurrent Unit (Lei, Zhang, Wang, Dai, Artzi 2018). For each b and j, p = c at
-// t - 1 and s the logistic sigmoid:
+// sru_recurrence.c: the recurrence of the Simple Recurrent Unit (Lei, Zhang, Wang, Dai, Artzi 2018). For each b and j,
+// p = c at t - 1 and s the logistic sigmoid:
 //     f = s(U1 + vf p + bf)     r = s(U2 + vr p + br)     c = U0 + (p - U0) f     h = x' + (c - x') m r
-//     u (L, B, k D), x (L, B, D), v (2 D), bias (2 D), c0 (B, D), mask (B, D), pad (L, B)     h (L, B, D), c_last (B, D)
+//     u (L, B, k D), x (L, B, D), v (2 D), bias (2 D), c0 (B, D), mask (B, D), pad (L, B)     h (L, B, D), c_last (B,
+//     D)
 #include "ops/ops.h"
 #include "ops/table.h"
 
@@ -13,10 +14,13 @@ static bool check_width(hst_call *call, const hst_recurrence *o) {
     const hst_tensor *u = call->in[U];
     char text[64];
     if ((o->k != 3 && o->k != 4) || u->rank != 3 || u->shape[2] % o->k != 0)
-        hst_fail(call->ctx, HST_ERROR_SHAPE, "sru_recurrence: u is %s and k is %d; k must be 3 or 4 and u (L, B, k D)", hst_describe(u, text), o->k);
+        hst_fail(call->ctx, HST_ERROR_SHAPE, "sru_recurrence: u is %s and k is %d; k must be 3 or 4 and u (L, B, k D)",
+                 hst_describe(u, text), o->k);
     else if (o->k == 4 && call->in[X])
-        hst_fail(call->ctx, HST_ERROR_VALUE, "sru_recurrence: x is given with k = 4, whose skip value is the fourth plane of u; pass NULL");
-    else return true;
+        hst_fail(call->ctx, HST_ERROR_VALUE,
+                 "sru_recurrence: x is given with k = 4, whose skip value is the fourth plane of u; pass NULL");
+    else
+        return true;
     return false;
 }
 
@@ -28,11 +32,13 @@ static bool shape(hst_call *call, hst_type *out) {
     if (call->in[PAD] && !hst_check_index(call, PAD)) return false;
     if (!check_width(call, o)) return false;
     int64_t d = u->shape[2] / o->k, two_d = 2 * d, sequence[] = {u->shape[0], u->shape[1], d};
-    if (!hst_check_shape(call, X, 3, sequence) || !hst_check_shape(call, V, 1, &two_d) || !hst_check_shape(call, BIAS, 1, &two_d) ||
-        !hst_check_shape(call, C0, 2, sequence + 1) || !hst_check_shape(call, MASK, 2, sequence + 1) || !hst_check_shape(call, PAD, 2, sequence))
+    if (!hst_check_shape(call, X, 3, sequence) || !hst_check_shape(call, V, 1, &two_d) ||
+        !hst_check_shape(call, BIAS, 1, &two_d) || !hst_check_shape(call, C0, 2, sequence + 1) ||
+        !hst_check_shape(call, MASK, 2, sequence + 1) || !hst_check_shape(call, PAD, 2, sequence))
         return false;
     if (call->in[PAD] && call->in[PAD]->dtype != HST_U8) {
-        hst_fail(call->ctx, HST_ERROR_DTYPE, "sru_recurrence: argument pad is %s; u8 is needed", hst_dtype_name(call->in[PAD]->dtype));
+        hst_fail(call->ctx, HST_ERROR_DTYPE, "sru_recurrence: argument pad is %s; u8 is needed",
+                 hst_dtype_name(call->in[PAD]->dtype));
         return false;
     }
     out[H] = (hst_type){(call->in[X] ? call->in[X] : u)->dtype, 3, {sequence[0], sequence[1], d}};
@@ -45,9 +51,18 @@ static hst_sru_args arguments(const hst_call *call) {
     const hst_recurrence *o = (const void *)call->attributes;
     const hst_tensor *u = call->in[U];
     return (hst_sru_args){
-        .length = u->shape[0], .batch = u->shape[1], .width = u->shape[2] / o->k, .k = o->k, .scale_x = o->scale_x,
-        .u = hst_source_of(u), .x = hst_source_of(call->in[X]), .v = hst_source_of(call->in[V]), .bias = hst_source_of(call->in[BIAS]),
-        .c0 = hst_source_of(call->in[C0]), .mask = hst_source_of(call->in[MASK]), .pad = hst_source_of(call->in[PAD]),
+        .length = u->shape[0],
+        .batch = u->shape[1],
+        .width = u->shape[2] / o->k,
+        .k = o->k,
+        .scale_x = o->scale_x,
+        .u = hst_source_of(u),
+        .x = hst_source_of(call->in[X]),
+        .v = hst_source_of(call->in[V]),
+        .bias = hst_source_of(call->in[BIAS]),
+        .c0 = hst_source_of(call->in[C0]),
+        .mask = hst_source_of(call->in[MASK]),
+        .pad = hst_source_of(call->in[PAD]),
         .c = call->saved[STATES] ? (hst_real *)hst_raw(call->saved[STATES]) : NULL,
     };
 }
@@ -66,22 +81,35 @@ static bool forward(hst_call *call) {
 //     db += (gf, gr)     dv += (gf p, gr p)     g = gc f + gf vf + gr vr     and at the end dc0 = g
 static bool backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *dx) {
     hst_sru_grad_args g = {
-        .forward = arguments(call), .dh = hst_source_of(dy[H]), .dc_last = hst_source_of(dy[C_LAST]),
-        .du = hst_gradient_target(dx[U]), .dx = hst_gradient_target(dx[X]), .dv = hst_gradient_target(dx[V]),
-        .dbias = hst_gradient_target(dx[BIAS]), .dc0 = hst_gradient_target(dx[C0]),
+        .forward = arguments(call),
+        .dh = hst_source_of(dy[H]),
+        .dc_last = hst_source_of(dy[C_LAST]),
+        .du = hst_gradient_target(dx[U]),
+        .dx = hst_gradient_target(dx[X]),
+        .dv = hst_gradient_target(dx[V]),
+        .dbias = hst_gradient_target(dx[BIAS]),
+        .dc0 = hst_gradient_target(dx[C0]),
     };
     return call->ctx->backend->sru_grad(call->ctx, &g);
 }
 
 const hst_op hst_op_sru_recurrence = {
-    .name = "sru_recurrence", .inputs = {"u", "x?", "v?", "bias", "c0?", "mask?", "pad?"}, .outputs = {"h", "c_last"}, .cast = HST_CAST_NONE,
-    .reads_inputs = 0x7f, .constants = 1 << MASK | 1 << PAD, .shape = shape, .forward = forward, .backward = backward,
+    .name = "sru_recurrence",
+    .inputs = {"u", "x?", "v?", "bias", "c0?", "mask?", "pad?"},
+    .outputs = {"h", "c_last"},
+    .cast = HST_CAST_NONE,
+    .reads_inputs = 0x7f,
+    .constants = 1 << MASK | 1 << PAD,
+    .shape = shape,
+    .forward = forward,
+    .backward = backward,
 };
 
-hst_tensor *hst_sru_recurrence(hst_tensor *u, hst_tensor *x, hst_tensor *v, hst_tensor *bias, hst_tensor *c0, hst_tensor *mask,
-                               hst_tensor *pad, hst_recurrence options, hst_tensor **c_last) {
+hst_tensor *hst_sru_recurrence(hst_tensor *u, hst_tensor *x, hst_tensor *v, hst_tensor *bias, hst_tensor *c0,
+                               hst_tensor *mask, hst_tensor *pad, hst_recurrence options, hst_tensor **c_last) {
     hst_tensor *out[HST_MAX_OUTPUTS];
-    hst_tensor *h = hst_apply(&hst_op_sru_recurrence, (hst_tensor *[HST_MAX_INPUTS]){u, x, v, bias, c0, mask, pad}, &options, sizeof options, out);
+    hst_tensor *h = hst_apply(&hst_op_sru_recurrence, (hst_tensor *[HST_MAX_INPUTS]){u, x, v, bias, c0, mask, pad},
+                              &options, sizeof options, out);
     if (c_last) *c_last = out[C_LAST];
     return h;
 }

@@ -4,15 +4,18 @@
 #include "ops/table.h"
 
 const hst_op *const hst_op_table[] = {
-    &hst_op_linear, &hst_op_embedding, &hst_op_layer_norm, &hst_op_dropout, &hst_op_sru_recurrence, &hst_op_add, &hst_op_scale,
-    &hst_op_cast, &hst_op_sum, &hst_op_mean, &hst_op_token_losses, &hst_op_reshape, &hst_op_slice, &hst_op_transpose,
+    &hst_op_linear,       &hst_op_embedding, &hst_op_layer_norm, &hst_op_dropout,   &hst_op_sru_recurrence,
+    &hst_op_add,          &hst_op_scale,     &hst_op_cast,       &hst_op_sum,       &hst_op_mean,
+    &hst_op_token_losses, &hst_op_reshape,   &hst_op_slice,      &hst_op_transpose,
 };
 const int hst_op_count = sizeof hst_op_table / sizeof *hst_op_table;
 
 size_t hst_op_names(char *text, size_t size) {
-    static const char *const classes[] = {[HST_CAST_NONE] = "none", [HST_CAST_LOWER] = "lower", [HST_CAST_F32] = "f32", [HST_CAST_WIDEST] = "widest"};
+    static const char *const classes[] = {
+        [HST_CAST_NONE] = "none", [HST_CAST_LOWER] = "lower", [HST_CAST_F32] = "f32", [HST_CAST_WIDEST] = "widest"};
     size_t length = 0;
-#define PRINT(...) (length += (size_t)snprintf(length < size ? text + length : NULL, length < size ? size - length : 0, __VA_ARGS__))
+#define PRINT(...)                                                                                                     \
+    (length += (size_t)snprintf(length < size ? text + length : NULL, length < size ? size - length : 0, __VA_ARGS__))
     if (size > 0) *text = 0;
     for (int i = 0; i < hst_op_count; i++) {
         const hst_op *op = hst_op_table[i];

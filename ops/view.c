@@ -5,7 +5,10 @@
 
 // ---- reshape ----
 
-typedef struct { int rank; int64_t shape[HST_MAX_RANK]; } reshape_attributes;
+typedef struct {
+    int rank;
+    int64_t shape[HST_MAX_RANK];
+} reshape_attributes;
 
 // The new extents, of which one may be -1: what is left. False if they do not hold `count` elements.
 static bool fit(const reshape_attributes *a, int64_t count, int64_t *shape) {
@@ -13,8 +16,10 @@ static bool fit(const reshape_attributes *a, int64_t count, int64_t *shape) {
     int open = -1;
     for (int i = 0; i < a->rank; i++) {
         shape[i] = a->shape[i];
-        if (shape[i] == -1 && open < 0) open = i;
-        else if (shape[i] < 0 || __builtin_mul_overflow(known, shape[i], &known)) return false;
+        if (shape[i] == -1 && open < 0)
+            open = i;
+        else if (shape[i] < 0 || __builtin_mul_overflow(known, shape[i], &known))
+            return false;
     }
     if (open < 0) return known == count;
     if (known == 0 || count % known != 0) return false; // 0: any extent would do
@@ -27,14 +32,17 @@ static bool reshape_shape(hst_call *call, hst_type *out) {
     const hst_tensor *x = call->in[0];
     char have[64], want[64];
     if (!hst_is_contiguous(x)) {
-        hst_fail(call->ctx, HST_ERROR_SHAPE, "reshape: %s is a strided view; hst_cast to its own dtype makes a contiguous copy", hst_describe(x, have));
+        hst_fail(call->ctx, HST_ERROR_SHAPE,
+                 "reshape: %s is a strided view; hst_cast to its own dtype makes a contiguous copy",
+                 hst_describe(x, have));
         return false;
     }
     out[0] = (hst_type){.dtype = x->dtype, .rank = a->rank};
     if (fit(a, hst_count(x), out[0].shape)) return true;
     hst_tensor wanted = {.dtype = x->dtype, .rank = a->rank};
     memcpy(wanted.shape, a->shape, sizeof a->shape);
-    hst_fail(call->ctx, HST_ERROR_SHAPE, "reshape: %s does not fit %s; the product of the extents must be the same; one extent may be -1",
+    hst_fail(call->ctx, HST_ERROR_SHAPE,
+             "reshape: %s does not fit %s; the product of the extents must be the same; one extent may be -1",
              hst_describe(x, have), strchr(hst_describe(&wanted, want), '('));
     return false;
 }
@@ -55,7 +63,14 @@ static bool reshape_backward(hst_call *call, hst_tensor *const *dy, const hst_gr
 }
 
 const hst_op hst_op_reshape = {
-    .name = "reshape", .inputs = {"x"}, .outputs = {"y"}, .cast = HST_CAST_NONE, .takes_strides = true, .shape = reshape_shape, .view = reshape_view, .backward = reshape_backward,
+    .name = "reshape",
+    .inputs = {"x"},
+    .outputs = {"y"},
+    .cast = HST_CAST_NONE,
+    .takes_strides = true,
+    .shape = reshape_shape,
+    .view = reshape_view,
+    .backward = reshape_backward,
 };
 
 hst_tensor *hst_reshape(hst_tensor *x, int rank, const int64_t *shape) {
@@ -71,7 +86,10 @@ hst_tensor *hst_reshape(hst_tensor *x, int rank, const int64_t *shape) {
 
 // ---- slice ----
 
-typedef struct { int axis; int64_t start, end; } slice_attributes;
+typedef struct {
+    int axis;
+    int64_t start, end;
+} slice_attributes;
 
 static bool slice_shape(hst_call *call, hst_type *out) {
     slice_attributes *a = (void *)call->attributes;
@@ -79,7 +97,8 @@ static bool slice_shape(hst_call *call, hst_type *out) {
     if (a->axis < 0) a->axis += x->rank;
     if (a->axis < 0 || a->axis >= x->rank || a->start < 0 || a->end < a->start || a->end > x->shape[a->axis]) {
         char text[64];
-        hst_fail(call->ctx, HST_ERROR_VALUE, "slice: [%lld, %lld) of axis %d is not inside %s", (long long)a->start, (long long)a->end, a->axis, hst_describe(x, text));
+        hst_fail(call->ctx, HST_ERROR_VALUE, "slice: [%lld, %lld) of axis %d is not inside %s", (long long)a->start,
+                 (long long)a->end, a->axis, hst_describe(x, text));
         return false;
     }
     out[0] = hst_type_of(x);
@@ -98,13 +117,20 @@ static bool slice_backward(hst_call *call, hst_tensor *const *dy, const hst_grad
     const slice_attributes *a = (const void *)call->attributes;
     hst_tensor *into = dx[0].into;
     if (dx[0].request == HST_WRITE) memset(hst_raw(into), 0, (size_t)hst_count(into) * hst_dtype_size(into->dtype));
-    hst_tensor *part = hst_view(into, dy[0]->rank, dy[0]->shape, into->stride, into->offset + a->start * into->stride[a->axis]);
+    hst_tensor *part =
+        hst_view(into, dy[0]->rank, dy[0]->shape, into->stride, into->offset + a->start * into->stride[a->axis]);
     return part && hst_copy_tensor(part, dy[0], dx[0].request == HST_ADD);
 }
 
 const hst_op hst_op_slice = {
-    .name = "slice", .inputs = {"x"}, .outputs = {"y"}, .cast = HST_CAST_NONE, .takes_strides = true,
-    .shape = slice_shape, .view = slice_view, .backward = slice_backward,
+    .name = "slice",
+    .inputs = {"x"},
+    .outputs = {"y"},
+    .cast = HST_CAST_NONE,
+    .takes_strides = true,
+    .shape = slice_shape,
+    .view = slice_view,
+    .backward = slice_backward,
 };
 
 hst_tensor *hst_slice(hst_tensor *x, int axis, int64_t start, int64_t end) {
@@ -114,7 +140,9 @@ hst_tensor *hst_slice(hst_tensor *x, int axis, int64_t start, int64_t end) {
 
 // ---- transpose ----
 
-typedef struct { int axis[2]; } transpose_attributes;
+typedef struct {
+    int axis[2];
+} transpose_attributes;
 
 static void swap(int64_t *values, const int axis[2]) {
     int64_t first = values[axis[0]];
@@ -156,8 +184,14 @@ static bool transpose_backward(hst_call *call, hst_tensor *const *dy, const hst_
 }
 
 const hst_op hst_op_transpose = {
-    .name = "transpose", .inputs = {"x"}, .outputs = {"y"}, .cast = HST_CAST_NONE, .takes_strides = true,
-    .shape = transpose_shape, .view = transpose_view, .backward = transpose_backward,
+    .name = "transpose",
+    .inputs = {"x"},
+    .outputs = {"y"},
+    .cast = HST_CAST_NONE,
+    .takes_strides = true,
+    .shape = transpose_shape,
+    .view = transpose_view,
+    .backward = transpose_backward,
 };
 
 hst_tensor *hst_transpose(hst_tensor *x, int axis0, int axis1) {

@@ -21,8 +21,8 @@ typedef struct hst_parameters hst_parameters;
 HST_API hst_parameters *hst_parameters_new(hst_context *ctx); // free with hst_parameters_free; NULL after an error
 HST_API void hst_parameters_free(hst_parameters *list);       // releases the tensors; NULL is accepted
 
-// Adds a parameter: the list keeps `value` (f32, contiguous) and attaches an fp32 gradient (HST_WRITE). The name is copied and
-// must be new. Tensors of two or more dimensions decay, others do not. Returns value.
+// Adds a parameter: the list keeps `value` (f32, contiguous) and attaches an fp32 gradient (HST_WRITE). The name is
+// copied and must be new. Tensors of two or more dimensions decay, others do not. Returns value.
 HST_API hst_tensor *hst_parameter(hst_parameters *list, const char *name, hst_tensor *value);
 
 HST_API int hst_parameter_count(const hst_parameters *list);
@@ -34,22 +34,27 @@ HST_API hst_context *hst_parameters_context(const hst_parameters *list);
 // The 2-norm of all gradients together, summed in double. NaN or infinite where a gradient is.
 HST_API double hst_gradient_norm(const hst_parameters *list);
 
-// What gradients must be multiplied by so that their norm is at most `limit`: min(1, limit / norm); NaN for NaN. limit <= 0: 1.
+// What gradients must be multiplied by so that their norm is at most `limit`: min(1, limit / norm); NaN for NaN. limit
+// <= 0: 1.
 HST_API double hst_clip_factor(double norm, double limit);
 
 // ---- optimizers ----
 
 typedef struct hst_optimizer hst_optimizer;
 
-typedef struct hst_adamw_options { double beta1, beta2, eps, decay; } hst_adamw_options;
+typedef struct hst_adamw_options {
+    double beta1, beta2, eps, decay;
+} hst_adamw_options;
 static inline hst_adamw_options hst_adamw_defaults(void) {
     hst_adamw_options o = {0.9, 0.99, 1e-8, 0.01};
     return o;
 }
-typedef struct hst_sgd_options { double momentum, decay; } hst_sgd_options;
+typedef struct hst_sgd_options {
+    double momentum, decay;
+} hst_sgd_options;
 
-// AdamW (Loshchilov & Hutter 2019), decay decoupled and times the rate; SGD with optional momentum, decay in the gradient. The
-// list must outlive the optimizer and get no further parameters. NULL after recording an error.
+// AdamW (Loshchilov & Hutter 2019), decay decoupled and times the rate; SGD with optional momentum, decay in the
+// gradient. The list must outlive the optimizer and get no further parameters. NULL after recording an error.
 HST_API hst_optimizer *hst_adamw(hst_parameters *list, hst_adamw_options options);
 HST_API hst_optimizer *hst_sgd(hst_parameters *list, hst_sgd_options options);
 HST_API void hst_optimizer_free(hst_optimizer *optimizer); // NULL is accepted

@@ -1,5 +1,5 @@
-// optimizer.c: AdamW and SGD. An optimizer is its options, one state tensor or two a parameter, and a kernel that updates
-// one parameter in one pass.
+// optimizer.c: AdamW and SGD. An optimizer is its options, one state tensor or two a parameter, and a kernel that
+// updates one parameter in one pass.
 #include <stdio.h>
 #include <string.h>
 #include "optim/parameter.h"
@@ -57,9 +57,18 @@ void hst_optimizer_free(hst_optimizer *o) {
 static bool adamw_update(hst_optimizer *o, int i, double rate, double factor) {
     const hst_parameter_item *p = &o->list->items[i];
     hst_tensor **state = &o->states[i * MAX_STATES];
-    hst_adamw_args a = {.count = hst_count(p->value), .w = values(p->value), .m = values(state[0]), .v = values(state[1]),
-                        .g = hst_source_of(p->value->grad), .lr = rate, .beta1 = o->adamw.beta1, .beta2 = o->adamw.beta2,
-                        .eps = o->adamw.eps, .decay = p->decays ? o->adamw.decay : 0, .factor = factor, .step = o->steps};
+    hst_adamw_args a = {.count = hst_count(p->value),
+                        .w = values(p->value),
+                        .m = values(state[0]),
+                        .v = values(state[1]),
+                        .g = hst_source_of(p->value->grad),
+                        .lr = rate,
+                        .beta1 = o->adamw.beta1,
+                        .beta2 = o->adamw.beta2,
+                        .eps = o->adamw.eps,
+                        .decay = p->decays ? o->adamw.decay : 0,
+                        .factor = factor,
+                        .step = o->steps};
     return o->list->ctx->backend->adamw(o->list->ctx, &a);
 }
 
@@ -67,7 +76,9 @@ hst_optimizer *hst_adamw(hst_parameters *list, hst_adamw_options a) {
     if (!list) return NULL;
     // As a float, eps must not vanish: 0 / 0 on a zero gradient is a NaN.
     if (!(a.beta1 >= 0 && a.beta1 < 1 && a.beta2 >= 0 && a.beta2 < 1 && (float)a.eps > 0 && a.decay >= 0)) {
-        hst_fail(list->ctx, HST_ERROR_VALUE, "hst_adamw: betas %g and %g must be in [0, 1), eps %g positive, decay %g not negative", a.beta1, a.beta2, a.eps, a.decay);
+        hst_fail(list->ctx, HST_ERROR_VALUE,
+                 "hst_adamw: betas %g and %g must be in [0, 1), eps %g positive, decay %g not negative", a.beta1,
+                 a.beta2, a.eps, a.decay);
         return NULL;
     }
     return make(list, (hst_optimizer){.state_names = {"adam.m", "adam.v"}, .update = adamw_update, .adamw = a});
@@ -77,19 +88,26 @@ hst_optimizer *hst_adamw(hst_parameters *list, hst_adamw_options a) {
 
 static bool sgd_update(hst_optimizer *o, int i, double rate, double factor) {
     const hst_parameter_item *p = &o->list->items[i];
-    hst_sgd_args a = {.count = hst_count(p->value), .w = values(p->value), .m = values(o->states[i * MAX_STATES]),
-                      .g = hst_source_of(p->value->grad), .lr = rate, .momentum = o->sgd.momentum,
-                      .decay = p->decays ? o->sgd.decay : 0, .factor = factor};
+    hst_sgd_args a = {.count = hst_count(p->value),
+                      .w = values(p->value),
+                      .m = values(o->states[i * MAX_STATES]),
+                      .g = hst_source_of(p->value->grad),
+                      .lr = rate,
+                      .momentum = o->sgd.momentum,
+                      .decay = p->decays ? o->sgd.decay : 0,
+                      .factor = factor};
     return o->list->ctx->backend->sgd(o->list->ctx, &a);
 }
 
 hst_optimizer *hst_sgd(hst_parameters *list, hst_sgd_options s) {
     if (!list) return NULL;
     if (!(s.momentum >= 0 && s.momentum < 1 && s.decay >= 0)) {
-        hst_fail(list->ctx, HST_ERROR_VALUE, "hst_sgd: momentum %g must be in [0, 1), decay %g not negative", s.momentum, s.decay);
+        hst_fail(list->ctx, HST_ERROR_VALUE, "hst_sgd: momentum %g must be in [0, 1), decay %g not negative",
+                 s.momentum, s.decay);
         return NULL;
     }
-    return make(list, (hst_optimizer){.state_names = {s.momentum > 0 ? "sgd.momentum" : NULL}, .update = sgd_update, .sgd = s});
+    return make(
+        list, (hst_optimizer){.state_names = {s.momentum > 0 ? "sgd.momentum" : NULL}, .update = sgd_update, .sgd = s});
 }
 
 // ---- both ----

@@ -39,7 +39,8 @@ static bool check(hst_parameters *list, const char *name, const hst_tensor *valu
         }
     if (value->dtype == HST_F32 && hst_is_contiguous(value)) return true;
     char text[64];
-    hst_fail(list->ctx, HST_ERROR_DTYPE, "hst_parameter: %s is %s; a contiguous f32 tensor is needed, the master", name, hst_describe(value, text));
+    hst_fail(list->ctx, HST_ERROR_DTYPE, "hst_parameter: %s is %s; a contiguous f32 tensor is needed, the master", name,
+             hst_describe(value, text));
     return false;
 }
 

@@ -1,9 +1,10 @@
 // backend.h: what a device must be able to do. One struct of function pointers per backend; the CPU has one per
-// instruction set (ops/cpu), CUDA's will come as a plug-in. Kernels see plain arrays with a dtype, never tensors or tapes.
+// instruction set (ops/cpu), CUDA's will come as a plug-in. Kernels see plain arrays with a dtype, never tensors or
+// tapes.
 //
 // Each kernel loads, widens, computes, and rounds once on the way out. A target with `add` takes the old value into the
-// accumulator first. A source or target whose data is NULL is absent. Kernels return false after recording an error with
-// hst_fail; results never depend on the number of threads.
+// accumulator first. A source or target whose data is NULL is absent. Kernels return false after recording an error
+// with hst_fail; results never depend on the number of threads.
 #ifndef HST_BACKEND_H
 #define HST_BACKEND_H
 
@@ -21,8 +22,15 @@ typedef float hst_real;
 #error "inf and NaN must keep their meaning: do not build with -ffast-math"
 #endif
 
-typedef struct hst_source { const void *data; hst_dtype dtype; } hst_source;
-typedef struct hst_target { void *data; hst_dtype dtype; bool add; } hst_target;
+typedef struct hst_source {
+    const void *data;
+    hst_dtype dtype;
+} hst_source;
+typedef struct hst_target {
+    void *data;
+    hst_dtype dtype;
+    bool add;
+} hst_target;
 
 // Element i of an index array: u8, i32 or i64.
 static inline int64_t hst_index_at(hst_source ids, int64_t i) {
@@ -86,7 +94,8 @@ typedef struct hst_lookup_grad_args {
     hst_target dtable;
 } hst_lookup_grad_args;
 
-// y = (x - mean) * rstd * gain + bias over each row; gain and bias may be absent. mean and rstd, if not NULL, get (rows).
+// y = (x - mean) * rstd * gain + bias over each row; gain and bias may be absent. mean and rstd, if not NULL, get
+// (rows).
 typedef struct hst_norm_args {
     int64_t rows, width;
     double eps;
@@ -118,7 +127,10 @@ typedef struct hst_nll_grad_args {
 } hst_nll_grad_args;
 
 // One place in the random stream: which operation of which step.
-typedef struct hst_random_key { uint64_t seed, step; uint32_t operation; } hst_random_key;
+typedef struct hst_random_key {
+    uint64_t seed, step;
+    uint32_t operation;
+} hst_random_key;
 
 // y[i] (+)= uniform(i) < p ? 0 : x[i] / (1 - p); the same key gives the same mask, so backward is the same kernel.
 typedef struct hst_dropout_args {
@@ -138,15 +150,15 @@ typedef struct hst_sru_args {
     int k;
     double scale_x;
     hst_source u, x, v, bias, c0, mask, pad; // c0 (B,D) or absent (zero), mask (B,D) or absent (one), pad (L,B) u8
-    hst_target h;       // (L,B,D)
-    hst_real *c;        // (L,B,D): every state, for backward, or NULL
-    hst_real *c_last;   // (B,D)
+    hst_target h;                            // (L,B,D)
+    hst_real *c;                             // (L,B,D): every state, for backward, or NULL
+    hst_real *c_last;                        // (B,D)
 } hst_sru_args;
 
 typedef struct hst_sru_grad_args {
-    hst_sru_args forward; // as forward had it, c included; h and c_last unused
-    hst_source dh, dc_last;                 // either may be absent (zero)
-    hst_target du, dx, dv, dbias, dc0;      // any may be absent
+    hst_sru_args forward;              // as forward had it, c included; h and c_last unused
+    hst_source dh, dc_last;            // either may be absent (zero)
+    hst_target du, dx, dv, dbias, dc0; // any may be absent
 } hst_sru_grad_args;
 
 // AdamW (Loshchilov & Hutter 2019): m = b1 m + (1-b1) g, v = b2 v + (1-b2) g^2,
@@ -167,11 +179,12 @@ typedef struct hst_sgd_args {
     double lr, momentum, decay, factor;
 } hst_sgd_args;
 
-// Every kernel, by name: kernel(ctx, const hst_<name>_args *). The backend struct, the CPU's declarations and its tables are
-// made from this list.
-#define HST_KERNELS(X) \
-    X(copy) X(combine) X(gemm) X(sum) X(square_sum) X(lookup) X(lookup_grad) X(norm) X(norm_grad) X(nll) X(nll_grad) \
-    X(dropout) X(sru) X(sru_grad) X(adamw) X(sgd)
+// Every kernel, by name: kernel(ctx, const hst_<name>_args *). The backend struct, the CPU's declarations and its
+// tables are made from this list.
+#define HST_KERNELS(X)                                                                                                 \
+    X(copy)                                                                                                            \
+    X(combine) X(gemm) X(sum) X(square_sum) X(lookup) X(lookup_grad) X(norm) X(norm_grad) X(nll) X(nll_grad)           \
+        X(dropout) X(sru) X(sru_grad) X(adamw) X(sgd)
 #define HST_KERNEL_FIELD(name) bool (*name)(hst_context *, const hst_##name##_args *);
 
 #define HST_BACKEND_ABI 1
@@ -179,14 +192,15 @@ typedef struct hst_sgd_args {
 typedef struct hst_backend {
     uint32_t abi;
     size_t size;
-    const char *name; // "avx2"
+    const char *name;             // "avx2"
     HST_KERNELS(HST_KERNEL_FIELD) // copy, combine, ...: one a line of the list
 } hst_backend;
 
 // True if all `count` ids are in [0, limit); otherwise records the first that is not. `what` is "embedding: id", say.
 bool hst_check_ids(hst_context *ctx, const char *what, hst_source ids, int64_t count, int64_t limit);
 
-// Defined in ops/cpu: the backend for an ISA name ("auto" or NULL: the best this CPU runs), or NULL if it cannot run here.
+// Defined in ops/cpu: the backend for an ISA name ("auto" or NULL: the best this CPU runs), or NULL if it cannot run
+// here.
 const hst_backend *hst_cpu_backend(const char *isa);
 
 // ---- services for kernels ----

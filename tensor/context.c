@@ -10,8 +10,8 @@ static void open_parts(hst_context *ctx) {
     const hst_options *o = &ctx->options;
     ctx->backend = hst_cpu_backend(o->isa);
     if (!ctx->backend) {
-        hst_fail(ctx, HST_ERROR_UNSUPPORTED, "hst_open: isa \"%s\" is unknown or this CPU cannot run it; it runs %s", o->isa,
-                 hst_isa_names());
+        hst_fail(ctx, HST_ERROR_UNSUPPORTED, "hst_open: isa \"%s\" is unknown or this CPU cannot run it; it runs %s",
+                 o->isa, hst_isa_names());
         ctx->backend = hst_cpu_backend(NULL);
     }
     int threads = o->threads > 0 ? o->threads : hst_threads_default();
@@ -33,8 +33,11 @@ hst_context *hst_open(const hst_options *options) {
     if (ctx) {
         *ctx = (hst_context){.options = o, .pool = pool, .category = HST_ACTIVATIONS};
         hst_seed(ctx, o.seed);
-        if (options && options->size == 0) hst_fail(ctx, HST_ERROR_VALUE, "hst_open: options.size is 0; it must be sizeof(hst_options)");
-        if (half_allocator) hst_fail(ctx, HST_ERROR_VALUE, "hst_open: options.allocate and options.deallocate go together; one is NULL");
+        if (options && options->size == 0)
+            hst_fail(ctx, HST_ERROR_VALUE, "hst_open: options.size is 0; it must be sizeof(hst_options)");
+        if (half_allocator)
+            hst_fail(ctx, HST_ERROR_VALUE,
+                     "hst_open: options.allocate and options.deallocate go together; one is NULL");
         open_parts(ctx);
         if (ctx->threads) return ctx;
     }
@@ -118,7 +121,8 @@ hst_tensor *hst_scope_end(hst_context *ctx, hst_tensor *result) {
     }
     if (result && result->ctx != ctx) {
         hst_fail(ctx, HST_ERROR_STATE, "hst_scope_end: the result belongs to another context");
-        hst_fail(result->ctx, HST_ERROR_STATE, "hst_scope_end: a tensor was given as the result of another context's scope");
+        hst_fail(result->ctx, HST_ERROR_STATE,
+                 "hst_scope_end: a tensor was given as the result of another context's scope");
         result = NULL;
     }
     if (ctx->scope_ended) ctx->scope_ended(ctx, result);

@@ -12,7 +12,7 @@ struct hst_tape;                        // autograd/tape.h
 typedef struct hst_storage {
     void *data;
     int references;
-    uint32_t version; // bumped by each write in place
+    uint32_t version;                     // bumped by each write in place
     void (*done)(void *data, void *user); // adopted memory: tells the owner
     void *user;
     bool adopted;
@@ -38,7 +38,9 @@ struct hst_tensor {
     hst_tensor *grad;
 };
 
-typedef struct hst_scope { hst_tensor *tensors; } hst_scope;
+typedef struct hst_scope {
+    hst_tensor *tensors;
+} hst_scope;
 
 enum { HST_MAX_DEPTH = 64, HST_MAX_ERROR = 512 };
 
@@ -93,8 +95,8 @@ hst_tensor *hst_view(hst_tensor *t, int rank, const int64_t *shape, const int64_
 hst_tensor *hst_contiguous(hst_tensor *t); // t itself, or a copy in the innermost scope
 hst_tensor *hst_own(hst_tensor *t);        // a tensor just made leaves its scope; the caller has its one reference
 bool hst_copy_tensor(hst_tensor *to, const hst_tensor *from, bool add); // same shape, any dtypes and strides
-hst_tensor *hst_retain(hst_tensor *t);     // the library's own references, beside hst_keep's
-void hst_unretain(hst_tensor *t);          // NULL is accepted
+hst_tensor *hst_retain(hst_tensor *t); // the library's own references, beside hst_keep's
+void hst_unretain(hst_tensor *t);      // NULL is accepted
 
 static inline char *hst_raw(const hst_tensor *t) {
     return (char *)t->storage->data + (size_t)t->offset * hst_dtype_size(t->dtype);

@@ -8,9 +8,17 @@
 #include <string.h>
 #include "tensor/context.h"
 
-static const struct { size_t size; const char *name; } dtypes[HST_DTYPES] = {
-    [HST_F32] = {sizeof(hst_real), "f32"}, [HST_F16] = {2, "f16"}, [HST_BF16] = {2, "bf16"}, [HST_F64] = {8, "f64"},
-    [HST_I32] = {4, "i32"},                [HST_I64] = {8, "i64"}, [HST_U8] = {1, "u8"},
+static const struct {
+    size_t size;
+    const char *name;
+} dtypes[HST_DTYPES] = {
+    [HST_F32] = {sizeof(hst_real), "f32"},
+    [HST_F16] = {2, "f16"},
+    [HST_BF16] = {2, "bf16"},
+    [HST_F64] = {8, "f64"},
+    [HST_I32] = {4, "i32"},
+    [HST_I64] = {8, "i64"},
+    [HST_U8] = {1, "u8"},
 };
 
 size_t hst_dtype_size(hst_dtype dtype) { return dtypes[dtype].size; }
@@ -25,7 +33,8 @@ static uint16_t narrow(double x, int fraction_bits, int exponent_bits) {
     if (isnan(x)) {
         uint64_t bits;
         memcpy(&bits, &x, sizeof bits);
-        return (uint16_t)(sign | infinity | 1 << (fraction_bits - 1) | ((bits >> (52 - fraction_bits)) & ((1 << fraction_bits) - 1)));
+        return (uint16_t)(sign | infinity | 1 << (fraction_bits - 1) |
+                          ((bits >> (52 - fraction_bits)) & ((1 << fraction_bits) - 1)));
     }
     x = fabs(x);
     if (isinf(x)) return (uint16_t)(sign | infinity);
@@ -56,13 +65,20 @@ float hst_from_f16(uint16_t bits) {
 
 double hst_load(hst_source from, int64_t i) {
     switch (from.dtype) {
-    case HST_F32: return (double)((const hst_real *)from.data)[i];
-    case HST_F16: return (double)hst_from_f16(((const uint16_t *)from.data)[i]);
-    case HST_BF16: return (double)hst_from_bf16(((const uint16_t *)from.data)[i]);
-    case HST_F64: return ((const double *)from.data)[i];
-    case HST_I32: return ((const int32_t *)from.data)[i];
-    case HST_I64: return (double)((const int64_t *)from.data)[i];
-    default: return ((const uint8_t *)from.data)[i];
+    case HST_F32:
+        return (double)((const hst_real *)from.data)[i];
+    case HST_F16:
+        return (double)hst_from_f16(((const uint16_t *)from.data)[i]);
+    case HST_BF16:
+        return (double)hst_from_bf16(((const uint16_t *)from.data)[i]);
+    case HST_F64:
+        return ((const double *)from.data)[i];
+    case HST_I32:
+        return ((const int32_t *)from.data)[i];
+    case HST_I64:
+        return (double)((const int64_t *)from.data)[i];
+    default:
+        return ((const uint8_t *)from.data)[i];
     }
 }
 
@@ -76,12 +92,26 @@ static int64_t to_integer(double x, double low, double high, int64_t lowest, int
 
 void hst_store(hst_target to, int64_t i, double x) {
     switch (to.dtype) {
-    case HST_F32: ((hst_real *)to.data)[i] = (hst_real)x; break;
-    case HST_F16: ((uint16_t *)to.data)[i] = hst_to_f16(x); break;
-    case HST_BF16: ((uint16_t *)to.data)[i] = hst_to_bf16(x); break;
-    case HST_F64: ((double *)to.data)[i] = x; break;
-    case HST_I32: ((int32_t *)to.data)[i] = (int32_t)to_integer(x, INT32_MIN, INT32_MAX, INT32_MIN, INT32_MAX); break;
-    case HST_I64: ((int64_t *)to.data)[i] = to_integer(x, -0x1p63, 0x1p63, INT64_MIN, INT64_MAX); break;
-    default: ((uint8_t *)to.data)[i] = (uint8_t)to_integer(x, 0, 255, 0, 255); break;
+    case HST_F32:
+        ((hst_real *)to.data)[i] = (hst_real)x;
+        break;
+    case HST_F16:
+        ((uint16_t *)to.data)[i] = hst_to_f16(x);
+        break;
+    case HST_BF16:
+        ((uint16_t *)to.data)[i] = hst_to_bf16(x);
+        break;
+    case HST_F64:
+        ((double *)to.data)[i] = x;
+        break;
+    case HST_I32:
+        ((int32_t *)to.data)[i] = (int32_t)to_integer(x, INT32_MIN, INT32_MAX, INT32_MIN, INT32_MAX);
+        break;
+    case HST_I64:
+        ((int64_t *)to.data)[i] = to_integer(x, -0x1p63, 0x1p63, INT64_MIN, INT64_MAX);
+        break;
+    default:
+        ((uint8_t *)to.data)[i] = (uint8_t)to_integer(x, 0, 255, 0, 255);
+        break;
     }
 }

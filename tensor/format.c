@@ -17,7 +17,10 @@ int hst_format_number(char text[32], double x, int digits) {
 }
 
 // Collects text as snprintf does: counts everything, keeps what fits.
-typedef struct writer { char *text; size_t size, length; } writer;
+typedef struct writer {
+    char *text;
+    size_t size, length;
+} writer;
 
 static void put(writer *w, const char *s) {
     for (; *s; s++, w->length++)

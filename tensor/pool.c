@@ -1,5 +1,5 @@
-// pool.c: all memory of a context. Blocks come in size classes and go back to their class's free list, so that a program
-// whose shapes repeat stops asking the system after a few steps. Statistics by category.
+// pool.c: all memory of a context. Blocks come in size classes and go back to their class's free list, so that a
+// program whose shapes repeat stops asking the system after a few steps. Statistics by category.
 #include <stdlib.h>
 #include <string.h>
 #include "tensor/context.h"
@@ -37,8 +37,10 @@ static void *system_allocate(const hst_options *o, size_t bytes) {
     return o->allocate ? o->allocate(bytes, o->user) : malloc(bytes);
 }
 static void system_free(const hst_options *o, void *memory, size_t bytes) {
-    if (o->allocate) o->deallocate(memory, bytes, o->user);
-    else free(memory);
+    if (o->allocate)
+        o->deallocate(memory, bytes, o->user);
+    else
+        free(memory);
 }
 
 hst_pool *hst_pool_open(const hst_options *options) {
@@ -74,7 +76,8 @@ static block *new_block(hst_pool *pool, size_t bytes, int size_class) {
     if (!raw) return NULL;
     uintptr_t data = ((uintptr_t)raw + sizeof(block) + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1);
     block *b = (block *)data - 1;
-    *b = (block){.next_owned = pool->owned, .raw = raw, .raw_bytes = raw_bytes, .bytes = bytes, .size_class = size_class};
+    *b = (block){
+        .next_owned = pool->owned, .raw = raw, .raw_bytes = raw_bytes, .bytes = bytes, .size_class = size_class};
     pool->owned = b;
     pool->stats.system_bytes += (int64_t)raw_bytes;
     pool->stats.system_allocations++;
@@ -86,8 +89,10 @@ void *hst_pool_allocate(hst_pool *pool, size_t bytes, hst_category category) {
     size_t rounded;
     int size_class = class_of(bytes, &rounded);
     block *b = pool->free[size_class];
-    if (b) pool->free[size_class] = b->next_free;
-    else if (!(b = new_block(pool, rounded, size_class))) return NULL;
+    if (b)
+        pool->free[size_class] = b->next_free;
+    else if (!(b = new_block(pool, rounded, size_class)))
+        return NULL;
     b->category = category;
     count(pool, b, 1);
     return b + 1;

@@ -6,8 +6,8 @@
 void hst_philox(hst_random_key key, uint64_t i, uint32_t words[4]) {
     uint32_t k0 = (uint32_t)key.seed, k1 = (uint32_t)(key.seed >> 32);
     // The counter's 128 bits: block (40 bits), step (56 bits), operation (32 bits).
-    uint32_t c0 = (uint32_t)i, c1 = ((uint32_t)(i >> 32) & 0xff) | (uint32_t)(key.step << 8), c2 = (uint32_t)(key.step >> 24),
-             c3 = key.operation;
+    uint32_t c0 = (uint32_t)i, c1 = ((uint32_t)(i >> 32) & 0xff) | (uint32_t)(key.step << 8),
+             c2 = (uint32_t)(key.step >> 24), c3 = key.operation;
     for (int round = 0; round < 10; round++) {
         uint64_t p0 = (uint64_t)0xD2511F53 * c0, p1 = (uint64_t)0xCD9E8D57 * c2;
         uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
@@ -49,7 +49,8 @@ hst_tensor *hst_uniform(hst_context *ctx, hst_dtype dtype, int rank, const int64
     for (int64_t i = 0; i < count; i += 4) {
         uint32_t words[4];
         hst_philox(key, (uint64_t)i / 4, words);
-        for (int64_t j = i; j < count && j < i + 4; j++) hst_store(to, j, low + (high - low) * (double)hst_unit(words[j - i]));
+        for (int64_t j = i; j < count && j < i + 4; j++)
+            hst_store(to, j, low + (high - low) * (double)hst_unit(words[j - i]));
     }
     return t;
 }

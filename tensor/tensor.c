@@ -5,7 +5,8 @@
 
 char *hst_describe(const hst_tensor *t, char text[64]) {
     int n = snprintf(text, 64, "%s (", hst_dtype_name(t->dtype));
-    for (int i = 0; i < t->rank && n < 60; i++) n += snprintf(text + n, (size_t)(64 - n), i ? ", %lld" : "%lld", (long long)t->shape[i]);
+    for (int i = 0; i < t->rank && n < 60; i++)
+        n += snprintf(text + n, (size_t)(64 - n), i ? ", %lld" : "%lld", (long long)t->shape[i]);
     if (n < 62) snprintf(text + n, (size_t)(64 - n), ")");
     return text;
 }
@@ -19,8 +20,10 @@ hst_tensor *hst_retain(hst_tensor *t) {
 
 static void release_storage(hst_context *ctx, hst_storage *s) {
     if (--s->references > 0) return;
-    if (!s->adopted) hst_free(ctx, s->data);
-    else if (s->done) s->done(s->data, s->user);
+    if (!s->adopted)
+        hst_free(ctx, s->data);
+    else if (s->done)
+        s->done(s->data, s->user);
     hst_free(ctx, s);
 }
 
@@ -29,8 +32,10 @@ void hst_unretain(hst_tensor *t) {
     hst_context *ctx = t->ctx;
     hst_unretain(t->grad);
     release_storage(ctx, t->storage);
-    if (t->previous) t->previous->next = t->next;
-    else ctx->tensors = t->next;
+    if (t->previous)
+        t->previous->next = t->next;
+    else
+        ctx->tensors = t->next;
     if (t->next) t->next->previous = t->previous;
     hst_free(ctx, t);
 }
@@ -44,7 +49,8 @@ hst_tensor *hst_keep(hst_tensor *t) {
 void hst_release(hst_tensor *t) {
     if (!t) return;
     if (t->keeps == 0) {
-        hst_fail(t->ctx, HST_ERROR_STATE, "hst_release: this tensor belongs to a scope; only what was kept with hst_keep is released");
+        hst_fail(t->ctx, HST_ERROR_STATE,
+                 "hst_release: this tensor belongs to a scope; only what was kept with hst_keep is released");
         return;
     }
     t->keeps--;
@@ -58,8 +64,8 @@ static hst_tensor *new_header(hst_context *ctx, hst_dtype dtype, int rank, const
     hst_tensor *t = hst_allocate(ctx, sizeof *t, ctx->category);
     if (!t) return NULL;
     hst_scope *scope = &ctx->scopes[ctx->depth];
-    *t = (hst_tensor){.ctx = ctx, .dtype = dtype, .rank = rank, .references = 1,
-                      .next = ctx->tensors, .scope_next = scope->tensors};
+    *t = (hst_tensor){
+        .ctx = ctx, .dtype = dtype, .rank = rank, .references = 1, .next = ctx->tensors, .scope_next = scope->tensors};
     for (int i = 0; i < rank; i++) t->shape[i] = shape[i];
     scope->tensors = t;
     if (t->next) t->next->previous = t;
@@ -70,16 +76,18 @@ static hst_tensor *new_header(hst_context *ctx, hst_dtype dtype, int rank, const
 static bool check_new(hst_context *ctx, hst_dtype dtype, int rank, const int64_t *shape, size_t *bytes) {
     if (ctx->status != HST_OK) return false;
     if ((unsigned)dtype >= HST_DTYPES || rank < 0 || rank > HST_MAX_RANK) {
-        hst_fail(ctx, HST_ERROR_VALUE, "a tensor of dtype %d and rank %d: dtypes are 0 to %d, ranks 0 to %d", (int)dtype, rank,
-                 HST_DTYPES - 1, HST_MAX_RANK);
+        hst_fail(ctx, HST_ERROR_VALUE, "a tensor of dtype %d and rank %d: dtypes are 0 to %d, ranks 0 to %d",
+                 (int)dtype, rank, HST_DTYPES - 1, HST_MAX_RANK);
         return false;
     }
     size_t total = hst_dtype_size(dtype); // of the extents that are not 0: the strides have to fit too
     bool empty = false;
     for (int i = 0; i < rank; i++) {
         empty |= shape[i] == 0;
-        if (shape[i] < 0 || __builtin_mul_overflow(total, shape[i] ? (size_t)shape[i] : 1, &total) || total > (size_t)1 << 52) {
-            hst_fail(ctx, HST_ERROR_SHAPE, "a tensor with extent %lld at axis %d: negative, or too large together", (long long)shape[i], i);
+        if (shape[i] < 0 || __builtin_mul_overflow(total, shape[i] ? (size_t)shape[i] : 1, &total) ||
+            total > (size_t)1 << 52) {
+            hst_fail(ctx, HST_ERROR_SHAPE, "a tensor with extent %lld at axis %d: negative, or too large together",
+                     (long long)shape[i], i);
             return false;
         }
     }
@@ -121,7 +129,9 @@ hst_tensor *hst_view(hst_tensor *t, int rank, const int64_t *shape, const int64_
     return view;
 }
 
-hst_tensor *hst_empty(hst_context *ctx, hst_dtype dtype, int rank, const int64_t *shape) { return hst_new(ctx, dtype, rank, shape); }
+hst_tensor *hst_empty(hst_context *ctx, hst_dtype dtype, int rank, const int64_t *shape) {
+    return hst_new(ctx, dtype, rank, shape);
+}
 
 hst_tensor *hst_zeros(hst_context *ctx, hst_dtype dtype, int rank, const int64_t *shape) {
     hst_tensor *t = hst_new(ctx, dtype, rank, shape);
@@ -137,14 +147,16 @@ hst_tensor *hst_full(hst_context *ctx, hst_dtype dtype, int rank, const int64_t 
     return t;
 }
 
-hst_tensor *hst_from_array(hst_context *ctx, hst_dtype dtype, int rank, const int64_t *shape, hst_dtype from, const void *data) {
+hst_tensor *hst_from_array(hst_context *ctx, hst_dtype dtype, int rank, const int64_t *shape, hst_dtype from,
+                           const void *data) {
     hst_tensor *t = hst_new(ctx, dtype, rank, shape);
     return t && hst_copy_in(t, from, data) == HST_OK ? t : NULL;
 }
 
 hst_tensor *hst_adopt(hst_context *ctx, hst_dtype dtype, int rank, const int64_t *shape, void *data,
                       void (*done)(void *data, void *user), void *user) {
-    return new_tensor(ctx, dtype, rank, shape, (hst_storage){.data = data, .done = done, .user = user, .adopted = true});
+    return new_tensor(ctx, dtype, rank, shape,
+                      (hst_storage){.data = data, .done = done, .user = user, .adopted = true});
 }
 
 // ---- looking ----
@@ -179,7 +191,8 @@ bool hst_is_contiguous(const hst_tensor *t) {
 const void *hst_data(const hst_tensor *t) {
     if (!t) return NULL;
     if (hst_is_contiguous(t)) return hst_raw(t);
-    hst_fail(t->ctx, HST_ERROR_SHAPE, "hst_data: the elements of this view do not lie side by side; hst_copy_out copies them");
+    hst_fail(t->ctx, HST_ERROR_SHAPE,
+             "hst_data: the elements of this view do not lie side by side; hst_copy_out copies them");
     return NULL;
 }
 
@@ -194,7 +207,8 @@ double hst_item(const hst_tensor *t, const int64_t *index) {
     for (int i = 0; t && i < t->rank; i++) {
         int64_t at = index ? index[i] : 0;
         if (at < 0 || at >= t->shape[i]) {
-            hst_fail(t->ctx, HST_ERROR_VALUE, "hst_item: index %lld at axis %d, whose extent is %lld", (long long)at, i, (long long)t->shape[i]);
+            hst_fail(t->ctx, HST_ERROR_VALUE, "hst_item: index %lld at axis %d, whose extent is %lld", (long long)at, i,
+                     (long long)t->shape[i]);
             return 0;
         }
         position += at * t->stride[i];
@@ -208,7 +222,8 @@ double hst_item(const hst_tensor *t, const int64_t *index) {
 static void collapse(hst_copy_args *c) {
     int kept = 0;
     for (int i = 1; i < c->rank; i++) {
-        bool joins = c->from_stride[kept] == c->from_stride[i] * c->shape[i] && c->to_stride[kept] == c->to_stride[i] * c->shape[i];
+        bool joins = c->from_stride[kept] == c->from_stride[i] * c->shape[i] &&
+                     c->to_stride[kept] == c->to_stride[i] * c->shape[i];
         int64_t extent = joins ? c->shape[kept] * c->shape[i] : c->shape[i];
         if (!joins) kept++;
         c->shape[kept] = extent;
@@ -236,7 +251,8 @@ hst_tensor *hst_contiguous(hst_tensor *t) {
 }
 
 // A header over a plain array, on the stack: enough for hst_copy_tensor.
-static void array_header(hst_tensor *header, hst_storage *storage, const hst_tensor *like, hst_dtype dtype, void *array) {
+static void array_header(hst_tensor *header, hst_storage *storage, const hst_tensor *like, hst_dtype dtype,
+                         void *array) {
     *storage = (hst_storage){.data = array};
     *header = (hst_tensor){.ctx = like->ctx, .storage = storage, .dtype = dtype, .rank = like->rank};
     int64_t stride = 1;

@@ -56,8 +56,8 @@ typedef struct hst_options {
     void *(*allocate)(size_t bytes, void *user); // NULL: malloc; give both or none
     void (*deallocate)(void *memory, size_t bytes, void *user);
     void (*log)(int level, const char *message, void *user); // NULL: silence
-    bool (*cancel)(void *user);                              // asked before each operation; true stops with HST_CANCELLED
-    void *user;                                              // handed to the four callbacks
+    bool (*cancel)(void *user); // asked before each operation; true stops with HST_CANCELLED
+    void *user;                 // handed to the four callbacks
 } hst_options;
 
 // Opens a context. NULL options mean all defaults. Returns NULL only when memory is out; every other failure (an
@@ -78,9 +78,9 @@ HST_API hst_status hst_fail(hst_context *ctx, hst_status status, const char *for
     __attribute__((format(printf, 3, 4)));
 
 HST_API int hst_thread_count(const hst_context *ctx);
-HST_API const char *hst_isa(const hst_context *ctx);   // the name of the kernels in use, "avx2"
-HST_API const char *hst_isa_names(void);               // what this CPU can run, best first: "avx2 portable naive"
-HST_API const char *hst_version(void);                 // "0.1.0"
+HST_API const char *hst_isa(const hst_context *ctx); // the name of the kernels in use, "avx2"
+HST_API const char *hst_isa_names(void);             // what this CPU can run, best first: "avx2 portable naive"
+HST_API const char *hst_version(void);               // "0.1.0"
 
 // ---- memory ----
 
@@ -123,11 +123,10 @@ enum { HST_MAX_RANK = 8 };
 
 // Rank and extents in one: hst_zeros(ctx, HST_F32, HST_SHAPE(2, 3)).
 #ifdef __cplusplus
-#define HST_SHAPE(...) \
+#define HST_SHAPE(...)                                                                                                 \
     ((int)std::initializer_list<int64_t>{__VA_ARGS__}.size()), (std::initializer_list<int64_t>{__VA_ARGS__}.begin())
 #else
-#define HST_SHAPE(...) \
-    ((int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))), ((const int64_t[]){__VA_ARGS__})
+#define HST_SHAPE(...) ((int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))), ((const int64_t[]){__VA_ARGS__})
 #endif
 #define HST_SCALAR 0, NULL
 
@@ -180,8 +179,8 @@ HST_API size_t hst_format(const hst_tensor *t, char *text, size_t size);
 HST_API hst_status hst_scope_begin(hst_context *ctx);
 
 // Closes the innermost scope: its tensors die, and its part of the tape with them. `result` (or NULL) moves one scope
-// out and is returned; if it was recorded here, this part of the tape moves out with it, so that a function may compute in
-// a scope of its own. Outside all scopes, a tape lives until hst_backward has used it up.
+// out and is returned; if it was recorded here, this part of the tape moves out with it, so that a function may compute
+// in a scope of its own. Outside all scopes, a tape lives until hst_backward has used it up.
 HST_API hst_tensor *hst_scope_end(hst_context *ctx, hst_tensor *result);
 
 // Takes a tensor into your hands: it outlives its scope until hst_release. Returns t. A view keeps its storage alive.
@@ -191,7 +190,7 @@ HST_API void hst_release(hst_tensor *t); // NULL is accepted
 // ---- randomness ----
 // Philox4x32-10 (Salmon et al. 2011), keyed by (seed, step, operation, element): nothing depends on threads or history.
 
-HST_API void hst_seed(hst_context *ctx, uint64_t seed); // also restarts at step 0
+HST_API void hst_seed(hst_context *ctx, uint64_t seed);        // also restarts at step 0
 HST_API void hst_random_step(hst_context *ctx, uint64_t step); // operations are numbered from 0 again
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-// threads.c: a team of pthreads, created once. A job is a number of tasks; each thread takes the next one from a counter,
-// so which thread runs which is open, and kernels give every task its own outputs.
+// threads.c: a team of pthreads, created once. A job is a number of tasks; each thread takes the next one from a
+// counter, so which thread runs which is open, and kernels give every task its own outputs.
 #include <fenv.h>
 #include <pthread.h>
 #include <sched.h>
@@ -84,8 +84,10 @@ void hst_threads_run(hst_threads *team, int64_t tasks, void (*body)(void *arg, i
     announce(team);
     take_tasks(team);
     for (int spins = 0; atomic_load(&team->running) > 0; spins++) {
-        if (spins < SPINS) relax();
-        else sched_yield(); // more threads than processors: let the last one finish
+        if (spins < SPINS)
+            relax();
+        else
+            sched_yield(); // more threads than processors: let the last one finish
     }
 }
 

@@ -12,13 +12,33 @@ enum { MAX_NAME = 160, MAX_TRAINING = 1024 };
 
 static void write_training(const hst_trainer *t, char text[MAX_TRAINING]) {
     const hst_train_options *o = &t->options;
-    const struct { const char *key; double value; } numbers[] = {
-        {"fresh_share", o->fresh_share}, {"lr", o->lr}, {"warmup", o->warmup}, {"floor", o->floor}, {"clip", o->clip},
-        {"weight_decay", o->weight_decay}, {"momentum", o->momentum}, {"smooth_loss", t->smooth_loss}, {"validation", t->validation}, {"best", t->best},
+    const struct {
+        const char *key;
+        double value;
+    } numbers[] = {
+        {"fresh_share", o->fresh_share},
+        {"lr", o->lr},
+        {"warmup", o->warmup},
+        {"floor", o->floor},
+        {"clip", o->clip},
+        {"weight_decay", o->weight_decay},
+        {"momentum", o->momentum},
+        {"smooth_loss", t->smooth_loss},
+        {"validation", t->validation},
+        {"best", t->best},
     };
-    const struct { const char *key; int64_t value; } integers[] = {
-        {"step", t->step}, {"steps", o->steps}, {"position", hst_stream_position(t->stream)}, {"batch", o->batch}, {"length", o->length},
-        {"eval_every", o->eval_every}, {"save_every", o->save_every}, {"text_bytes", hst_corpus_size(t->text)},
+    const struct {
+        const char *key;
+        int64_t value;
+    } integers[] = {
+        {"step", t->step},
+        {"steps", o->steps},
+        {"position", hst_stream_position(t->stream)},
+        {"batch", o->batch},
+        {"length", o->length},
+        {"eval_every", o->eval_every},
+        {"save_every", o->save_every},
+        {"text_bytes", hst_corpus_size(t->text)},
     };
     hst_json_writer out = hst_json_into(text, MAX_TRAINING);
     hst_json_put_open(&out, '{');
@@ -37,7 +57,10 @@ static void write_training(const hst_trainer *t, char text[MAX_TRAINING]) {
 }
 
 static hst_entry entry_of(const char *name, const hst_tensor *x) {
-    hst_entry e = {.name = name, .dtype = sizeof(hst_real) == 8 ? HST_F64 : HST_F32, .rank = x->rank, .data = hst_raw(x),
+    hst_entry e = {.name = name,
+                   .dtype = sizeof(hst_real) == 8 ? HST_F64 : HST_F32,
+                   .rank = x->rank,
+                   .data = hst_raw(x),
                    .bytes = (size_t)hst_count(x) * sizeof(hst_real)};
     memcpy(e.shape, x->shape, sizeof e.shape);
     return e;

@@ -15,7 +15,8 @@ typedef struct group {
 static bool evaluate_chunk(const group *g, int64_t first, int64_t length, double *sum) {
     hst_context *ctx = g->model->ctx;
     hst_scope_begin(ctx);
-    hst_tensor *ids = hst_new(ctx, HST_U8, HST_SHAPE(length, g->lanes)), *targets = hst_new(ctx, HST_U8, HST_SHAPE(length, g->lanes));
+    hst_tensor *ids = hst_new(ctx, HST_U8, HST_SHAPE(length, g->lanes)),
+               *targets = hst_new(ctx, HST_U8, HST_SHAPE(length, g->lanes));
     for (int64_t i = 0; targets && i < length * g->lanes; i++) {
         const uint8_t *at = g->bytes + (i % g->lanes) * g->stride + first + i / g->lanes;
         ((uint8_t *)hst_raw(ids))[i] = at[0];
@@ -44,7 +45,8 @@ hst_status hst_lm_evaluate(const hst_lm *model, const uint8_t *bytes, int64_t co
     int64_t predictions = count - 1, length = reset > 0 && reset < predictions ? reset : predictions;
     if (ctx->status != HST_OK) return ctx->status;
     if (predictions < 1 || reset < 0)
-        return hst_fail(ctx, HST_ERROR_VALUE, "hst_lm_evaluate: %lld bytes and reset %lld; at least 2 bytes and no negative reset are needed",
+        return hst_fail(ctx, HST_ERROR_VALUE,
+                        "hst_lm_evaluate: %lld bytes and reset %lld; at least 2 bytes and no negative reset are needed",
                         (long long)count, (long long)reset);
     int64_t blocks = predictions / length, rest = predictions % length, most = length < LANES ? LANES / length : 1;
     double sum = 0;
@@ -53,7 +55,8 @@ hst_status hst_lm_evaluate(const hst_lm *model, const uint8_t *bytes, int64_t co
         lanes = blocks - b < most ? blocks - b : most;
         evaluate_group((group){model, bytes + b * length, lanes, length, length, NULL}, &sum);
     }
-    if (rest > 0 && ctx->status == HST_OK) evaluate_group((group){model, bytes + blocks * length, 1, 0, rest, NULL}, &sum);
+    if (rest > 0 && ctx->status == HST_OK)
+        evaluate_group((group){model, bytes + blocks * length, 1, 0, rest, NULL}, &sum);
     hst_no_grad_end(ctx);
     *nats = sum / (double)predictions;
     return ctx->status;

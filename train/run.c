@@ -19,25 +19,36 @@ typedef struct run {
     bool (*progress)(const hst_progress *progress, void *user);
     void *user;
     double began, saved; // seconds
-    bool stopped; // progress said so
+    bool stopped;        // progress said so
 } run;
 
 static void report(run *r, hst_event event, const char *path) {
     hst_trainer *t = r->t;
     double per_step = (double)(t->options.batch * t->options.length);
     hst_progress p = {
-        .event = event, .step = t->step, .steps = t->options.steps, .eval_every = t->options.eval_every, .parameters = hst_parameter_elements(t->model->parameters),
-        .epoch = (double)t->step / (double)hst_stream_epoch_batches(t->stream), .loss = t->loss, .smooth_loss = t->smooth_loss,
-        .rate = t->rate, .norm = t->norm, .tokens_per_second = t->step_seconds > 0 ? per_step / t->step_seconds : 0,
-        .seconds = hst_seconds() - r->began, .validation = t->validation, .best = t->best, .path = path,
+        .event = event,
+        .step = t->step,
+        .steps = t->options.steps,
+        .eval_every = t->options.eval_every,
+        .parameters = hst_parameter_elements(t->model->parameters),
+        .epoch = (double)t->step / (double)hst_stream_epoch_batches(t->stream),
+        .loss = t->loss,
+        .smooth_loss = t->smooth_loss,
+        .rate = t->rate,
+        .norm = t->norm,
+        .tokens_per_second = t->step_seconds > 0 ? per_step / t->step_seconds : 0,
+        .seconds = hst_seconds() - r->began,
+        .validation = t->validation,
+        .best = t->best,
+        .path = path,
     };
     if (r->progress && !r->progress(&p, r->user)) r->stopped = true;
 }
 
 // ---- the plan ----
 
-// Seconds that a step takes, by a throw-away trainer: the real one is not touched, so the run is the same as one started
-// with the number of steps that comes out of this.
+// Seconds that a step takes, by a throw-away trainer: the real one is not touched, so the run is the same as one
+// started with the number of steps that comes out of this.
 static double measure_step(run *r, hst_trainer *copy) {
     double began = 0, limit = 0.05 * r->t->options.seconds;
     int64_t timed = 0;
@@ -67,10 +78,13 @@ static bool measure(run *r) {
     if (!copy) return false;
     double step = measure_step(r, copy), evaluation = measure_evaluation(r, copy);
     hst_trainer_free(copy);
-    double count = evaluation > 0 ? fmax(1, fmin(EVALUATIONS, floor(EVALUATION_SHARE * o->seconds / evaluation))) : EVALUATIONS;
+    double count =
+        evaluation > 0 ? fmax(1, fmin(EVALUATIONS, floor(EVALUATION_SHARE * o->seconds / evaluation))) : EVALUATIONS;
     double left = HEADROOM * o->seconds - (hst_seconds() - r->began);
-    if (o->eval_every > 0) step += evaluation / (double)o->eval_every;
-    else left -= count * evaluation;
+    if (o->eval_every > 0)
+        step += evaluation / (double)o->eval_every;
+    else
+        left -= count * evaluation;
     o->steps = left > step ? (int64_t)(left / step) : 1;
     if (o->eval_every == 0) o->eval_every = (int64_t)ceil((double)o->steps / count);
     return r->t->ctx->status == HST_OK;
@@ -89,7 +103,8 @@ static bool plan(run *r) {
 static bool save(run *r, bool best) {
     char path[4096];
     if (!r->folder) return true;
-    hst_status status = best ? hst_trainer_save_best(r->t, r->folder, path, sizeof path) : hst_trainer_save_last(r->t, r->folder, path, sizeof path);
+    hst_status status = best ? hst_trainer_save_best(r->t, r->folder, path, sizeof path)
+                             : hst_trainer_save_last(r->t, r->folder, path, sizeof path);
     if (status != HST_OK) return false;
     if (!best) r->saved = hst_seconds();
     report(r, HST_EVENT_SAVE, path);
@@ -99,7 +114,9 @@ static bool save(run *r, bool best) {
 static bool evaluate(run *r) {
     hst_trainer *t = r->t;
     if (!t->held_out) return true;
-    if (hst_lm_evaluate(t->model, hst_corpus_bytes(t->held_out), hst_corpus_size(t->held_out), 0, &t->validation) != HST_OK) return false;
+    if (hst_lm_evaluate(t->model, hst_corpus_bytes(t->held_out), hst_corpus_size(t->held_out), 0, &t->validation) !=
+        HST_OK)
+        return false;
     bool best = !(t->validation >= t->best);
     if (best) t->best = t->validation;
     report(r, HST_EVENT_EVAL, NULL);
@@ -115,17 +132,22 @@ static bool step(run *r) {
     report(r, HST_EVENT_STEP, NULL);
     bool last = t->step == t->options.steps, evaluated = last || t->step % t->options.eval_every == 0;
     if (evaluated && !r->stopped && !evaluate(r)) return false;
-    bool due = t->options.save_every > 0 ? t->step % t->options.save_every == 0 : evaluated && hst_seconds() - r->saved > SAVE_SECONDS;
+    bool due = t->options.save_every > 0 ? t->step % t->options.save_every == 0
+                                         : evaluated && hst_seconds() - r->saved > SAVE_SECONDS;
     return last || r->stopped || !due || save(r, false);
 }
 
-hst_status hst_trainer_run(hst_trainer *t, const char *folder, bool (*progress)(const hst_progress *progress, void *user), void *user) {
-    run r = {.t = t, .folder = folder, .progress = progress, .user = user, .began = hst_seconds(), .saved = hst_seconds()};
+hst_status hst_trainer_run(hst_trainer *t, const char *folder,
+                           bool (*progress)(const hst_progress *progress, void *user), void *user) {
+    run r = {
+        .t = t, .folder = folder, .progress = progress, .user = user, .began = hst_seconds(), .saved = hst_seconds()};
     if (t->ctx->status != HST_OK || !plan(&r)) return t->ctx->status;
     while (!r.stopped && t->step < t->options.steps)
         if (!step(&r)) return t->ctx->status;
     if (t->step > 0 && (!save(&r, false) || (isnan(t->best) && !save(&r, true)))) return t->ctx->status;
     bool stopped = r.stopped;
     report(&r, HST_EVENT_END, NULL);
-    return stopped ? hst_fail(t->ctx, HST_CANCELLED, "the run was stopped after step %lld of %lld", (long long)t->step, (long long)t->options.steps) : HST_OK;
+    return stopped ? hst_fail(t->ctx, HST_CANCELLED, "the run was stopped after step %lld of %lld", (long long)t->step,
+                              (long long)t->options.steps)
+                   : HST_OK;
 }

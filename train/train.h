@@ -78,28 +78,28 @@ typedef struct hst_progress {
 typedef struct hst_trainer hst_trainer;
 
 // Makes a model (random weights from options->seed), an optimizer and a stream over `text`. `held_out` may be NULL: no
-// validation. Both corpora must outlive the trainer. NULL after recording an error: a text too small for batch x length,
-// an option out of range.
+// validation. Both corpora must outlive the trainer. NULL after recording an error: a text too small for batch x
+// length, an option out of range.
 HST_API hst_trainer *hst_trainer_new(hst_context *ctx, const hst_train_options *options, const hst_corpus *text,
                                      const hst_corpus *held_out);
 HST_API void hst_trainer_free(hst_trainer *trainer); // NULL is accepted
 
-// Runs to the end of the plan. Files go to `folder`, which must exist (NULL: none): model.safetensors, the best by validation
-// (without validation, the newest), last.safetensors, the newest, and previous.safetensors, the one before it.
-// `progress` returns false to stop: the run then saves and returns HST_CANCELLED, which is the context's error until
-// hst_clear_error. A loss that is not finite ends it with
-// HST_ERROR_DIVERGED and overwrites nothing.
+// Runs to the end of the plan. Files go to `folder`, which must exist (NULL: none): model.safetensors, the best by
+// validation (without validation, the newest), last.safetensors, the newest, and previous.safetensors, the one before
+// it. `progress` returns false to stop: the run then saves and returns HST_CANCELLED, which is the context's error
+// until hst_clear_error. A loss that is not finite ends it with HST_ERROR_DIVERGED and overwrites nothing.
 HST_API hst_status hst_trainer_run(hst_trainer *trainer, const char *folder,
                                    bool (*progress)(const hst_progress *progress, void *user), void *user);
 
-// One training step, for programs with a loop of their own (steps or epochs must be given). *loss, if not NULL, gets nats a symbol.
+// One training step, for programs with a loop of their own (steps or epochs must be given). *loss, if not NULL, gets
+// nats a symbol.
 HST_API hst_status hst_trainer_step(hst_trainer *trainer, double *loss);
 
-HST_API hst_lm *hst_trainer_model(hst_trainer *trainer);                 // owned by the trainer
+HST_API hst_lm *hst_trainer_model(hst_trainer *trainer);                    // owned by the trainer
 HST_API const hst_train_options *hst_trainer_options(hst_trainer *trainer); // steps is filled in once planned
 
-// The model's loss on bytes[count], each predicted from those before it: count - 1 predictions. reset 0: one state carried
-// through; reset N: an empty state every N predictions. *nats gets the mean, natural logarithm.
+// The model's loss on bytes[count], each predicted from those before it: count - 1 predictions. reset 0: one state
+// carried through; reset N: an empty state every N predictions. *nats gets the mean, natural logarithm.
 HST_API hst_status hst_lm_evaluate(const hst_lm *model, const uint8_t *bytes, int64_t count, int64_t reset,
                                    double *nats);
 

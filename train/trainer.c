@@ -6,24 +6,37 @@
 // ---- making ----
 
 static bool check(hst_context *ctx, const hst_train_options *o) {
-    const struct { const char *name; double value, low, high; } ranges[] = {
-        {"hidden", (double)o->hidden, 1, 1 << 20},  {"layers", o->layers, 1, 1000},
-        {"dropout", o->dropout, 0, 0.999},          {"batch", (double)o->batch, 1, 1 << 20},
-        {"length", (double)o->length, 1, 1 << 20},  {"fresh_share", o->fresh_share, 0, 1},
-        {"steps", (double)o->steps, 0, 1e15},       {"seconds", o->seconds, 0, 1e9},
-        {"epochs", o->epochs, 0, 1e9},              {"lr", o->lr, 0, 1e6},
-        {"warmup", o->warmup, 0, 1},                {"floor", o->floor, 0, 1},
-        {"clip", o->clip, 0, INFINITY},             {"weight_decay", o->weight_decay, 0, 1e6},
-        {"momentum", o->momentum, 0, 0.9999},       {"eval_every", (double)o->eval_every, 0, 1e15},
+    const struct {
+        const char *name;
+        double value, low, high;
+    } ranges[] = {
+        {"hidden", (double)o->hidden, 1, 1 << 20},
+        {"layers", o->layers, 1, 1000},
+        {"dropout", o->dropout, 0, 0.999},
+        {"batch", (double)o->batch, 1, 1 << 20},
+        {"length", (double)o->length, 1, 1 << 20},
+        {"fresh_share", o->fresh_share, 0, 1},
+        {"steps", (double)o->steps, 0, 1e15},
+        {"seconds", o->seconds, 0, 1e9},
+        {"epochs", o->epochs, 0, 1e9},
+        {"lr", o->lr, 0, 1e6},
+        {"warmup", o->warmup, 0, 1},
+        {"floor", o->floor, 0, 1},
+        {"clip", o->clip, 0, INFINITY},
+        {"weight_decay", o->weight_decay, 0, 1e6},
+        {"momentum", o->momentum, 0, 0.9999},
+        {"eval_every", (double)o->eval_every, 0, 1e15},
         {"save_every", (double)o->save_every, 0, 1e15},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         if (!(ranges[i].value >= ranges[i].low && ranges[i].value <= ranges[i].high)) {
-            hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: %s is %g; it must be between %g and %g", ranges[i].name, ranges[i].value, ranges[i].low, ranges[i].high);
+            hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: %s is %g; it must be between %g and %g", ranges[i].name,
+                     ranges[i].value, ranges[i].low, ranges[i].high);
             return false;
         }
     if (o->steps > 0 || o->seconds > 0 || o->epochs > 0) return true;
-    hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: steps, seconds and epochs are all 0; one of them says how long to train");
+    hst_fail(ctx, HST_ERROR_VALUE,
+             "hst_trainer_new: steps, seconds and epochs are all 0; one of them says how long to train");
     return false;
 }
 
@@ -41,20 +54,27 @@ static void make_parts(hst_trainer *t) {
     hst_adamw_options adamw = hst_adamw_defaults();
     adamw.decay = o->weight_decay;
     hst_parameters *list = t->model->parameters;
-    t->optimizer = o->optimizer == HST_SGD ? hst_sgd(list, (hst_sgd_options){o->momentum, o->weight_decay}) : hst_adamw(list, adamw);
+    t->optimizer = o->optimizer == HST_SGD ? hst_sgd(list, (hst_sgd_options){o->momentum, o->weight_decay})
+                                           : hst_adamw(list, adamw);
     t->ids = hst_own(hst_new(t->ctx, HST_U8, HST_SHAPE(o->length, o->batch)));
     t->targets = hst_own(hst_new(t->ctx, HST_U8, HST_SHAPE(o->length, o->batch)));
     t->state = hst_own(hst_zeros(t->ctx, HST_F32, HST_SHAPE(o->layers, o->batch, o->hidden)));
 }
 
-hst_trainer *hst_trainer_new(hst_context *ctx, const hst_train_options *options, const hst_corpus *text, const hst_corpus *held_out) {
+hst_trainer *hst_trainer_new(hst_context *ctx, const hst_train_options *options, const hst_corpus *text,
+                             const hst_corpus *held_out) {
     hst_train_options o;
     hst_train_defaults(&o, sizeof o);
     memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
     hst_trainer *t = ctx->status == HST_OK && check(ctx, &o) ? hst_allocate(ctx, sizeof *t, HST_WORKSPACE) : NULL;
     if (!t) return NULL;
-    *t = (hst_trainer){.ctx = ctx, .options = o, .text = text, .held_out = held_out && hst_corpus_size(held_out) > 1 ? held_out : NULL,
-                       .smooth_loss = NAN, .validation = NAN, .best = NAN};
+    *t = (hst_trainer){.ctx = ctx,
+                       .options = o,
+                       .text = text,
+                       .held_out = held_out && hst_corpus_size(held_out) > 1 ? held_out : NULL,
+                       .smooth_loss = NAN,
+                       .validation = NAN,
+                       .best = NAN};
     hst_seed(ctx, o.seed);
     make_parts(t);
     if (ctx->status == HST_OK) return t;
@@ -87,7 +107,8 @@ static void empty_states(hst_trainer *t, bool all) {
         uint32_t words[4];
         hst_philox(key, (uint64_t)b, words);
         if (!all && (double)hst_unit(words[0]) >= t->options.fresh_share) continue;
-        for (int i = 0; i < t->options.layers; i++) memset(state + (i * lanes + b) * width, 0, (size_t)width * sizeof *state);
+        for (int i = 0; i < t->options.layers; i++)
+            memset(state + (i * lanes + b) * width, 0, (size_t)width * sizeof *state);
     }
 }
 
@@ -99,7 +120,9 @@ static double learning_rate(const hst_trainer *t) {
 
 static bool check_finite(hst_trainer *t) {
     if (isfinite(t->loss) && isfinite(t->norm)) return true;
-    hst_fail(t->ctx, HST_ERROR_DIVERGED, "training diverged at step %lld: the loss is %g and the gradient's norm %g; a lower learning rate (%g now) may help",
+    hst_fail(t->ctx, HST_ERROR_DIVERGED,
+             "training diverged at step %lld: the loss is %g and the gradient's norm %g; a lower learning rate (%g "
+             "now) may help",
              (long long)t->step + 1, t->loss, t->norm, t->rate);
     return false;
 }
@@ -121,8 +144,10 @@ hst_status hst_trainer_step(hst_trainer *t, double *loss) {
     hst_context *ctx = t->ctx;
     bool new_epoch;
     if (t->options.steps == 0)
-        return hst_fail(ctx, HST_ERROR_STATE, "hst_trainer_step: options.seconds is a plan that hst_trainer_run makes; give steps or epochs");
-    if (ctx->status != HST_OK || hst_stream_next(t->stream, t->ids, t->targets, &new_epoch) != HST_OK) return ctx->status;
+        return hst_fail(ctx, HST_ERROR_STATE,
+                        "hst_trainer_step: options.seconds is a plan that hst_trainer_run makes; give steps or epochs");
+    if (ctx->status != HST_OK || hst_stream_next(t->stream, t->ids, t->targets, &new_epoch) != HST_OK)
+        return ctx->status;
     hst_random_step(ctx, (uint64_t)t->step + 1); // step 0's numbers made the weights
     empty_states(t, new_epoch);
     hst_scope_begin(ctx);

@@ -12,12 +12,12 @@ struct hst_trainer {
     hst_lm *model;
     hst_optimizer *optimizer;
     hst_stream *stream;
-    hst_tensor *ids, *targets; // (L, B)
-    hst_tensor *state;         // (N, B, D): what the lanes carry from step to step
-    int64_t step;              // steps done
-    double loss, norm, rate;   // of the last step
+    hst_tensor *ids, *targets;        // (L, B)
+    hst_tensor *state;                // (N, B, D): what the lanes carry from step to step
+    int64_t step;                     // steps done
+    double loss, norm, rate;          // of the last step
     double smooth_loss, step_seconds; // running means
-    double validation, best;   // NaN before the first evaluation
+    double validation, best;          // NaN before the first evaluation
 };
 
 double hst_seconds(void); // a clock that only goes forward

@@ -15,7 +15,9 @@ enum {
     SUM_BLOCKS = 256       // partial sums, at most
 };
 
-typedef struct range { int64_t begin, end; } range;
+typedef struct range {
+    int64_t begin, end;
+} range;
 
 INLINE int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -62,7 +64,9 @@ INLINE vf first_lanes(vf x, int64_t n, float otherwise) {
 
 // ---- sums in double ----
 
-typedef struct wide { vd low, high; } wide; // one double for each lane of a vf
+typedef struct wide {
+    vd low, high;
+} wide; // one double for each lane of a vf
 
 INLINE wide widened(vf x) { return (wide){low_lanes(x), high_lanes(x)}; }
 INLINE void accumulate(wide *sum, wide x) {

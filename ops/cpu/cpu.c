@@ -1,5 +1,5 @@
-// cpu.c: chooses among the CPU's backends: the naive kernels, and the fast ones compiled for each instruction set; and what
-// all of them share.
+// cpu.c: chooses among the CPU's backends: the naive kernels, and the fast ones compiled for each instruction set; and
+// what all of them share.
 #include <string.h>
 #include "tensor/backend.h"
 
@@ -12,7 +12,10 @@ extern const hst_backend hst_backend_avx2, hst_backend_avx512;
 #endif
 
 // Best first. Each runs wherever the one before it does, so that a CPU's choice is this list from some row to the end.
-static const struct { const hst_backend *backend; const char *names; } ladder[] = {
+static const struct {
+    const hst_backend *backend;
+    const char *names;
+} ladder[] = {
 #ifndef HST_REAL_DOUBLE
 #ifdef __x86_64__
     {&hst_backend_avx512, "avx512 avx2 portable naive"},
@@ -51,8 +54,8 @@ bool hst_check_ids(hst_context *ctx, const char *what, hst_source ids, int64_t c
     for (int64_t i = 0; i < count; i++) {
         int64_t id = hst_index_at(ids, i);
         if (id >= 0 && id < limit) continue;
-        hst_fail(ctx, HST_ERROR_VALUE, "%s %lld at position %lld is not in 0 .. %lld", what, (long long)id, (long long)i,
-                 (long long)limit - 1);
+        hst_fail(ctx, HST_ERROR_VALUE, "%s %lld at position %lld is not in 0 .. %lld", what, (long long)id,
+                 (long long)i, (long long)limit - 1);
         return false;
     }
     return true;

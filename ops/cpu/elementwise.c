@@ -11,12 +11,12 @@
 // are short and the axis before the last goes round inside: a transposition then works on a few cache lines at a time.
 
 typedef struct copy_job {
-    hst_copy_args space;  // with as few axes as possible
-    int64_t run;     // elements in a run
-    int64_t runs;    // in the last axis
-    int64_t rows;    // in the axis before it
-    int64_t in_all;  // runs in the whole space
-    int64_t in_task; // runs in one task
+    hst_copy_args space; // with as few axes as possible
+    int64_t run;         // elements in a run
+    int64_t runs;        // in the last axis
+    int64_t rows;        // in the axis before it
+    int64_t in_all;      // runs in the whole space
+    int64_t in_task;     // runs in one task
 } copy_job;
 
 static bool is_integer(hst_dtype t) { return t == HST_U8 || t == HST_I32 || t == HST_I64; }

@@ -36,26 +36,26 @@ static int64_t round_up(int64_t n, int64_t to) { return divide_up(n, to) * to; }
 
 INLINE void micro(int rows, int nv, int64_t terms, const float *a, const float *b, int64_t b_row, float *tile) {
     vf acc[MR][NV], bk[NV];
-    UNROLL for (int i = 0; i < rows; i++)
-        UNROLL for (int j = 0; j < nv; j++) acc[i][j] = splat(0);
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] = splat(0);
     for (int64_t k = 0; k < terms; k++, a += VL, b += b_row) {
         UNROLL for (int j = 0; j < nv; j++) bk[j] = load(b + j * VL, HST_F32);
-        UNROLL for (int i = 0; i < rows; i++)
-            UNROLL for (int j = 0; j < nv; j++) acc[i][j] = multiply_add(splat(a[i]), bk[j], acc[i][j]);
+        UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] =
+            multiply_add(splat(a[i]), bk[j], acc[i][j]);
     }
-    UNROLL for (int i = 0; i < rows; i++)
-        UNROLL for (int j = 0; j < nv; j++) store(tile + i * NR + j * VL, HST_F32, acc[i][j]);
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < nv; j++)
+        store(tile + i * NR + j * VL, HST_F32, acc[i][j]);
 }
 
 typedef void micro_kernel(int64_t terms, const float *a, const float *b, int64_t b_row, float *tile);
-#define MICRO(rows, nv)                                                                                     \
-    static void micro_##rows##_##nv(int64_t terms, const float *a, const float *b, int64_t b_row, float *tile) { \
-        micro(rows, nv, terms, a, b, b_row, tile);                                                          \
+#define MICRO(rows, nv)                                                                                                \
+    static void micro_##rows##_##nv(int64_t terms, const float *a, const float *b, int64_t b_row, float *tile) {       \
+        micro(rows, nv, terms, a, b, b_row, tile);                                                                     \
     }
-MICRO(1, 1) MICRO(1, 2) MICRO(1, 3) MICRO(MR, 1) MICRO(MR, 2) MICRO(MR, 3)
+MICRO(1, 1)
+MICRO(1, 2) MICRO(1, 3) MICRO(MR, 1) MICRO(MR, 2) MICRO(MR, 3)
 
-// For at most MR rows and NR columns. The tile's rows and columns beyond them are not used.
-static micro_kernel *kernel_for(int64_t rows, int64_t columns) {
+    // For at most MR rows and NR columns. The tile's rows and columns beyond them are not used.
+    static micro_kernel *kernel_for(int64_t rows, int64_t columns) {
     static micro_kernel *const one[NV] = {micro_1_1, micro_1_2, micro_1_3};
     static micro_kernel *const many[NV] = {micro_MR_1, micro_MR_2, micro_MR_3};
     return (rows == 1 ? one : many)[(columns - 1) / VL];
@@ -65,13 +65,13 @@ static micro_kernel *kernel_for(int64_t rows, int64_t columns) {
 
 typedef struct job {
     const hst_gemm_args *g;
-    int64_t j, columns;              // the slab
-    int64_t rows, width;             // of a block of C
-    int64_t down, across;            // how many blocks
-    _Atomic int64_t next;            // the first block that nobody has taken
-    float *packed_b;                 // the slab's; NULL: each block packs what it needs, or reads B as it lies there
-    float *own;                      // every thread's packed A, and one panel of B or sums
-    int64_t packed_a, panel, sums;   // its parts, in floats
+    int64_t j, columns;            // the slab
+    int64_t rows, width;           // of a block of C
+    int64_t down, across;          // how many blocks
+    _Atomic int64_t next;          // the first block that nobody has taken
+    float *packed_b;               // the slab's; NULL: each block packs what it needs, or reads B as it lies there
+    float *own;                    // every thread's packed A, and one panel of B or sums
+    int64_t packed_a, panel, sums; // its parts, in floats
 } job;
 
 // ---- packing B: the panel at column j, terms from k on, starts at k * width of the slab + j * terms ----
@@ -94,7 +94,8 @@ static void pack_strip(void *arg, int64_t task) {
     for (int64_t row = k; row < k + rows; row += 8)
         for (int64_t j = 0; j < w->columns; j += NR) {
             int64_t width = round_up(smaller(NR, w->columns - j), VL);
-            pack_panel(w, w->packed_b + block * slab + j * terms + (row - block) * width, j, row, smaller(8, k + rows - row));
+            pack_panel(w, w->packed_b + block * slab + j * terms + (row - block) * width, j, row,
+                       smaller(8, k + rows - row));
         }
 }
 
@@ -108,8 +109,10 @@ static void pack_columns(void *arg, int64_t task) {
 }
 
 static void pack_b(hst_context *ctx, job *w) {
-    if (w->g->b_col == 1) hst_parallel(ctx, divide_up(w->g->k, STRIP), pack_strip, w);
-    else hst_parallel(ctx, divide_up(w->columns, NR), pack_columns, w);
+    if (w->g->b_col == 1)
+        hst_parallel(ctx, divide_up(w->g->k, STRIP), pack_strip, w);
+    else
+        hst_parallel(ctx, divide_up(w->columns, NR), pack_columns, w);
 }
 
 // ---- one block of C ----
@@ -129,20 +132,29 @@ INLINE void add_as(const job *w, const block *b, int64_t i, int64_t j, const flo
             int64_t n = columns - v, at = (b->i + i + row) * g->c_row + first_column + v;
             float *sum = dtype == HST_F32 ? (float *)g->c.data + at : b->sums + (i + row) * w->width + j + v;
             vf x = splat(0);
-            if (!b->first) x = load_n(sum, HST_F32, n);
-            else if (g->c.add) x = get((hst_source){g->c.data, dtype}, at, n);
+            if (!b->first)
+                x = load_n(sum, HST_F32, n);
+            else if (g->c.add)
+                x = get((hst_source){g->c.data, dtype}, at, n);
             if (b->first && g->bias.data) x += get(g->bias, first_column + v, n);
             x += load(tile + row * NR + v, HST_F32);
-            if (b->last) put((hst_target){g->c.data, dtype, false}, at, x, n);
-            else store_n(sum, HST_F32, x, n);
+            if (b->last)
+                put((hst_target){g->c.data, dtype, false}, at, x, n);
+            else
+                store_n(sum, HST_F32, x, n);
         }
 }
 
 static void add_tile(const job *w, const block *b, int64_t i, int64_t j, const float *tile) {
     switch (w->g->c.dtype) { // constants select the code
-    case HST_F16: add_as(w, b, i, j, tile, HST_F16); break;
-    case HST_BF16: add_as(w, b, i, j, tile, HST_BF16); break;
-    default: add_as(w, b, i, j, tile, HST_F32);
+    case HST_F16:
+        add_as(w, b, i, j, tile, HST_F16);
+        break;
+    case HST_BF16:
+        add_as(w, b, i, j, tile, HST_BF16);
+        break;
+    default:
+        add_as(w, b, i, j, tile, HST_F32);
     }
 }
 
@@ -193,7 +205,8 @@ static void take_blocks(void *arg, int64_t task) {
     job *w = arg;
     float *own = w->own + task * (w->packed_a + w->panel + w->sums);
     for (int64_t n; (n = atomic_fetch_add(&w->next, 1)) < w->down * w->across;) {
-        block b = {.i = n / w->across * w->rows, .j = n % w->across * w->width, .packed_a = own, .panel = own + w->packed_a};
+        block b = {
+            .i = n / w->across * w->rows, .j = n % w->across * w->width, .packed_a = own, .panel = own + w->packed_a};
         b.sums = b.panel + w->panel;
         b.rows = smaller(w->rows, w->g->m - b.i);
         b.columns = smaller(w->width, w->columns - b.j);
@@ -215,9 +228,12 @@ static void cut(job *w, int threads) {
         w->down = divide_up(w->g->m, w->rows);
         w->across = divide_up(w->columns, w->width);
         if (w->down * w->across >= 2 * threads) break;
-        if (w->rows > MC / 4 && w->g->m > MC / 4) w->rows /= 2;
-        else if (w->width > 4 * NR) w->width = round_up(w->width / 2, NR);
-        else break;
+        if (w->rows > MC / 4 && w->g->m > MC / 4)
+            w->rows /= 2;
+        else if (w->width > 4 * NR)
+            w->width = round_up(w->width / 2, NR);
+        else
+            break;
     }
     w->rows = round_up(divide_up(w->g->m, w->down), VL);
 }

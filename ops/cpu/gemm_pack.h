@@ -38,11 +38,9 @@ INLINE void transpose(vf r[VL]) {
 // VL lanes of VL terms, of which `lanes` and `terms` exist, where neighbours in k are neighbours in memory.
 INLINE void pack_square(float *out, int64_t width, panel_source s, int64_t lanes, int64_t terms) {
     vf r[VL];
-    UNROLL for (int i = 0; i < VL; i++)
-        r[i] = i < lanes ? get(s.source, s.first + i * s.lane_stride, terms) : splat(0);
+    UNROLL for (int i = 0; i < VL; i++) r[i] = i < lanes ? get(s.source, s.first + i * s.lane_stride, terms) : splat(0);
     transpose(r);
-    UNROLL for (int i = 0; i < VL; i++)
-        if (i < terms) store(out + i * width, HST_F32, r[i]);
+    UNROLL for (int i = 0; i < VL; i++) if (i < terms) store(out + i * width, HST_F32, r[i]);
 }
 
 INLINE void pack_as(float *out, int64_t width, panel_source s, int64_t lanes, int64_t terms, hst_dtype dtype) {
@@ -56,8 +54,10 @@ INLINE void pack_as(float *out, int64_t width, panel_source s, int64_t lanes, in
             for (int64_t k = 0; k < terms; k += VL) {
                 panel_source square = s;
                 square.first += k;
-                if (lanes - i >= VL && terms - k >= VL) pack_square(out + k * width + i, width, square, VL, VL);
-                else pack_square(out + k * width + i, width, square, lanes - i, terms - k);
+                if (lanes - i >= VL && terms - k >= VL)
+                    pack_square(out + k * width + i, width, square, VL, VL);
+                else
+                    pack_square(out + k * width + i, width, square, lanes - i, terms - k);
             }
     } else {
         for (int64_t k = 0; k < terms; k++)
@@ -69,9 +69,14 @@ INLINE void pack_as(float *out, int64_t width, panel_source s, int64_t lanes, in
 // out (terms, width) in f32, width a multiple of VL; lanes from `lanes` on are zero.
 static void pack(float *out, int64_t width, panel_source s, int64_t lanes, int64_t terms) {
     switch (s.source.dtype) { // constants select the code
-    case HST_F16: pack_as(out, width, s, lanes, terms, HST_F16); break;
-    case HST_BF16: pack_as(out, width, s, lanes, terms, HST_BF16); break;
-    default: pack_as(out, width, s, lanes, terms, HST_F32);
+    case HST_F16:
+        pack_as(out, width, s, lanes, terms, HST_F16);
+        break;
+    case HST_BF16:
+        pack_as(out, width, s, lanes, terms, HST_BF16);
+        break;
+    default:
+        pack_as(out, width, s, lanes, terms, HST_F32);
     }
 }
 

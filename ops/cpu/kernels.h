@@ -1,6 +1,6 @@
 // kernels.h: every kernel of the CPU, under its name for the instruction set being compiled: KERNEL(gemm) is
-// hst_gemm_avx2 when HST_ISA is avx2. The files of this folder are compiled once for each instruction set; naive*.c once,
-// as the instruction set "naive"; cpu.c, which chooses, once. What a kernel computes stands at its struct in
+// hst_gemm_avx2 when HST_ISA is avx2. The files of this folder are compiled once for each instruction set; naive*.c
+// once, as the instruction set "naive"; cpu.c, which chooses, once. What a kernel computes stands at its struct in
 // tensor/backend.h; table.c collects them.
 #ifndef HST_CPU_KERNELS_H
 #define HST_CPU_KERNELS_H
@@ -11,7 +11,7 @@
 #define PASTE(a, b) PASTE_(a, b)
 #define KERNEL(name) PASTE(hst_##name##_, HST_ISA)
 
-#define DECLARE(name) bool KERNEL(name)(hst_context *ctx, const hst_##name##_args *args);
+#define DECLARE(name) bool KERNEL(name)(hst_context *, const hst_##name##_args *);
 HST_KERNELS(DECLARE)
 
 #endif

@@ -11,9 +11,7 @@
 static inline double add(double sum, double term) { return sum + term; }
 
 // x[i], or `otherwise` when x is absent.
-static inline double load_or(hst_source x, int64_t i, double otherwise) {
-    return x.data ? hst_load(x, i) : otherwise;
-}
+static inline double load_or(hst_source x, int64_t i, double otherwise) { return x.data ? hst_load(x, i) : otherwise; }
 
 // What a sum that goes into y[i] starts from: the old value, or nothing.
 static inline double start(hst_target y, int64_t i) {
@@ -26,8 +24,6 @@ static inline void finish(hst_target y, int64_t i, double sum) {
 }
 
 // y[i] (+)= value
-static inline void put(hst_target y, int64_t i, double value) {
-    finish(y, i, y.add ? add(start(y, i), value) : value);
-}
+static inline void put(hst_target y, int64_t i, double value) { finish(y, i, y.add ? add(start(y, i), value) : value); }
 
 #endif

@@ -12,7 +12,9 @@ static bool is_padded(const hst_sru_args *args, int64_t row) {
 }
 
 // What one step needs besides the state: candidate U0, gates f and r, skip value x', mask m.
-typedef struct cell { double u0, f, r, skip, m; } cell;
+typedef struct cell {
+    double u0, f, r, skip, m;
+} cell;
 
 // row = t B + b; p is the state before the step.
 static cell cell_at(const hst_sru_args *args, int64_t row, int64_t j, double p) {
@@ -24,8 +26,7 @@ static cell cell_at(const hst_sru_args *args, int64_t row, int64_t j, double p) 
         .u0 = hst_load(args->u, u),
         .f = sigmoid(u1 + vf * p + bf),
         .r = sigmoid(u2 + vr * p + br),
-        .skip = args->k == 4 ? hst_load(args->u, u + 3 * width)
-                             : args->scale_x * load_or(args->x, row * width + j, 0),
+        .skip = args->k == 4 ? hst_load(args->u, u + 3 * width) : args->scale_x * load_or(args->x, row * width + j, 0),
         .m = load_or(args->mask, b * width + j, 1),
     };
 }
@@ -53,7 +54,9 @@ bool KERNEL(sru)(hst_context *ctx, const hst_sru_args *args) {
 }
 
 // The sums of one j over all t and b.
-typedef struct parameter_grad { double vf, vr, bf, br; } parameter_grad;
+typedef struct parameter_grad {
+    double vf, vr, bf, br;
+} parameter_grad;
 
 // One step backward: g is dL/dc from all later steps; returns dL/dp. The chain rule through the four equations, from
 // the last to the first, with s' = s (1 - s):

@@ -54,7 +54,8 @@ bool KERNEL(nll)(hst_context *ctx, const hst_nll_args *args) {
 }
 
 // `target` counts from the first column here.
-INLINE void put_grad(const hst_nll_grad_args *a, int64_t i, int64_t n, int64_t target, float shift, float scale, int count) {
+INLINE void put_grad(const hst_nll_grad_args *a, int64_t i, int64_t n, int64_t target, float shift, float scale,
+                     int count) {
     vf p[4];
     shifted_exp(a->logits, i, n, shift, p, count);
     UNROLL for (int v = 0; v < count; v++) {

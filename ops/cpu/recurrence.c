@@ -156,8 +156,8 @@ INLINE void ask_for_backward(const hst_sru_grad_args *d, int64_t u, int64_t x, i
 }
 
 // `before` has c_{t-1} of the first column as its element `at`; where it is absent, p = 0.
-INLINE void backward(const hst_sru_grad_args *d, hst_source before, int64_t at, int64_t u, int64_t x, int64_t n, column *s,
-                     int count) {
+INLINE void backward(const hst_sru_grad_args *d, hst_source before, int64_t at, int64_t u, int64_t x, int64_t n,
+                     column *s, int count) {
     const hst_sru_args *a = &d->forward;
     int64_t step = a->batch * a->width;
     ask_for_backward(d, u - step * a->k, x - step, count * VL);

@@ -8,5 +8,4 @@
 extern const hst_backend PASTE(hst_backend_, HST_ISA); // cpu.c refers to it
 
 const hst_backend PASTE(hst_backend_, HST_ISA) = {
-    .abi = HST_BACKEND_ABI, .size = sizeof(hst_backend), .name = STRING(HST_ISA), HST_KERNELS(FIELD)
-};
+    .abi = HST_BACKEND_ABI, .size = sizeof(hst_backend), .name = STRING(HST_ISA), HST_KERNELS(FIELD)};

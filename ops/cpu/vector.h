@@ -118,8 +118,8 @@ INLINE vh narrow_f16(vf x) { return (vh)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO
 #else
 INLINE vf widen_f16(vh h) {
     vu u = extend(h), size = u & 0x7fff;
-    vu normal = (size << 13) + (112 << 23);           // the exponent's bias is 15 there, 127 here
-    vf tiny = (vf)(normal + (1 << 23)) - 0x1p-14f;    // the fraction of a subnormal, after a leading 1 that goes again
+    vu normal = (size << 13) + (112 << 23);        // the exponent's bias is 15 there, 127 here
+    vf tiny = (vf)(normal + (1 << 23)) - 0x1p-14f; // the fraction of a subnormal, after a leading 1 that goes again
     vu special = (normal + (112 << 23)) | ((vu)(size > 0x7c00) & 0x400000); // inf and quiet NaN
     vu r = (vu)pick((vi)(size < 0x400), tiny, (vf)normal);
     r = (vu)pick((vi)(size >= 0x7c00), (vf)special, (vf)r);
@@ -171,9 +171,12 @@ INLINE vf load_n(const void *p, hst_dtype t, int64_t n) {
 }
 INLINE void store_n(void *p, hst_dtype t, vf x, int64_t n) {
     __mmask16 some = (__mmask16)((1u << n) - 1);
-    if (n >= VL) store(p, t, x);
-    else if (t == HST_F32) _mm512_mask_storeu_ps(p, some, (__m512)x);
-    else _mm256_mask_storeu_epi16(p, some, (__m256i)narrow(x, t));
+    if (n >= VL)
+        store(p, t, x);
+    else if (t == HST_F32)
+        _mm512_mask_storeu_ps(p, some, (__m512)x);
+    else
+        _mm256_mask_storeu_epi16(p, some, (__m256i)narrow(x, t));
 }
 #else
 INLINE vf load_n(const void *p, hst_dtype t, int64_t n) {

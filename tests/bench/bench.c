@@ -70,19 +70,34 @@ static void copy_job(void *arg) { (void)arg, memcpy(copy_to, copy_from, COPIED);
 
 // ---- products ----
 
-typedef struct product { hst_context *ctx; hst_gemm_args gemm; } product;
+typedef struct product {
+    hst_context *ctx;
+    hst_gemm_args gemm;
+} product;
 
 static void product_job(void *arg) {
     product *p = arg;
     p->ctx->backend->gemm(p->ctx, &p->gemm);
 }
 
-static void bench_product(hst_context *ctx, const char *name, int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed, double ceiling) {
+static void bench_product(hst_context *ctx, const char *name, int64_t m, int64_t n, int64_t k, bool a_transposed,
+                          bool b_transposed, double ceiling) {
     hst_scope_begin(ctx);
-    hst_tensor *a = hst_uniform(ctx, HST_F32, HST_SHAPE(m, k), -1, 1), *b = hst_uniform(ctx, HST_F32, HST_SHAPE(k, n), -1, 1);
+    hst_tensor *a = hst_uniform(ctx, HST_F32, HST_SHAPE(m, k), -1, 1),
+               *b = hst_uniform(ctx, HST_F32, HST_SHAPE(k, n), -1, 1);
     hst_tensor *c = hst_empty(ctx, HST_F32, HST_SHAPE(m, n));
-    product p = {ctx, {.m = m, .n = n, .k = k, .a = {hst_data(a), HST_F32}, .b = {hst_data(b), HST_F32}, .c = {hst_mutable_data(c), HST_F32, false},
-                       .a_row = a_transposed ? 1 : k, .a_col = a_transposed ? m : 1, .b_row = b_transposed ? 1 : n, .b_col = b_transposed ? k : 1, .c_row = n}};
+    product p = {ctx,
+                 {.m = m,
+                  .n = n,
+                  .k = k,
+                  .a = {hst_data(a), HST_F32},
+                  .b = {hst_data(b), HST_F32},
+                  .c = {hst_mutable_data(c), HST_F32, false},
+                  .a_row = a_transposed ? 1 : k,
+                  .a_col = a_transposed ? m : 1,
+                  .b_row = b_transposed ? 1 : n,
+                  .b_col = b_transposed ? k : 1,
+                  .c_row = n}};
     double rate = 2e-9 * (double)(m * n * k) / median(product_job, &p);
     printf("  %-14s %5lld x %5lld x %5lld   %7.1f GFLOP/s", name, (long long)m, (long long)n, (long long)k, rate);
     printf(ceiling > 0 ? "   %.2f of the ceiling\n" : "\n", rate / ceiling);
@@ -108,9 +123,10 @@ static void bench_step(hst_context *ctx, double ceiling) {
     if (t) {
         double tokens = (double)(o.batch * o.length), seconds = median(step_job, t) / 4, d = (double)o.hidden;
         double flop = 6 * tokens * (3 * d * d * o.layers + 256 * d); // three products a weight: forward, dx, dw
-        printf("step  %lld x %lld, batch %lld, length %lld: %.1f ms, %.0f tokens/s", (long long)o.layers, (long long)o.hidden, (long long)o.batch,
-               (long long)o.length, 1e3 * seconds, tokens / seconds);
-        printf(ceiling > 0 ? ", products at the ceiling would take %.2f of it\n" : "\n", flop / (1e9 * ceiling) / seconds);
+        printf("step  %lld x %lld, batch %lld, length %lld: %.1f ms, %.0f tokens/s", (long long)o.layers,
+               (long long)o.hidden, (long long)o.batch, (long long)o.length, 1e3 * seconds, tokens / seconds);
+        printf(ceiling > 0 ? ", products at the ceiling would take %.2f of it\n" : "\n",
+               flop / (1e9 * ceiling) / seconds);
     } else {
         printf("step  %s\n", hst_error(ctx));
     }

@@ -26,6 +26,15 @@ static child train_tiny(void) {
     return c;
 }
 
+Test(cli_runs, a_text_of_its_own_to_evaluate_on) {
+    write_text("text.txt", 2000);
+    write_text("other.txt", 300);
+    child c = RUN("train", "text.txt", TINY, "--steps", "5", "--val", "other.txt");
+    cr_assert(c.code == 0 && strstr(c.err, "2000 bytes to learn from, 300 held out"), "%s", c.err);
+    c = RUN("train", "text.txt", TINY, "--steps", "5", "--val", "missing.txt", "-o", "elsewhere");
+    cr_assert(c.code == 3 && strstr(c.err, "missing.txt"), "%s", c.err);
+}
+
 static void expect_loadable(const char *model) {
     child c = RUN("info", model);
     cr_assert(c.code == 0 && strstr(c.out, "layers        1") && strstr(c.out, "embedding_layer.weight"), "%s", c.err);

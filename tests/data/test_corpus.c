@@ -31,7 +31,7 @@ Test(data, corpus_appends_files_and_bytes, .init = set_up, .fini = tear_down) {
 
 // Byte order of whole paths: '-' and '.' come before '/', capitals before small letters.
 Test(data, corpus_reads_folders_in_the_order_of_paths, .init = set_up, .fini = tear_down) {
-    static const char *const names[] = {"texts/a/z",     "texts/a.txt",      "texts/a-b", "texts/B",
+    static const char *const names[] = {"texts/a/z",   "texts/a.txt",    "texts/a-b", "texts/B",
                                         "texts/a/b/c", "texts/\xc3\xa9", "texts/a0",  "texts/z"};
     for (int i = 0; i < 8; i++) text_file(names[i], strrchr(names[i], '/'));
     text_file("texts/.hidden", "no");
@@ -170,9 +170,12 @@ Test(data, corpus_survives_every_failed_allocation, .init = set_up, .fini = tear
 }
 
 Test(data, corpus_splits_off_its_end, .init = set_up, .fini = tear_down) {
-    static const struct { int64_t size; double share; int64_t stay; } cases[] = {
-        {10, 0, 10}, {10, 0.1, 9}, {11, 0.1, 9}, {10, 0.5, 5}, {1, 0.5, 0},
-        {0, 0.1, 0}, {3, 0.999, 0}, {1115394, 0.1, 1003854}};
+    static const struct {
+        int64_t size;
+        double share;
+        int64_t stay;
+    } cases[] = {{10, 0, 10}, {10, 0.1, 9}, {11, 0.1, 9},  {10, 0.5, 5},
+                 {1, 0.5, 0}, {0, 0.1, 0},  {3, 0.999, 0}, {1115394, 0.1, 1003854}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         hst_corpus *corpus = hst_corpus_new(ctx);
         for (int64_t j = 0; j < cases[i].size; j++) hst_corpus_add_bytes(corpus, &(char){(char)(j * 7 >> 2)}, 1);

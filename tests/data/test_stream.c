@@ -9,7 +9,10 @@ static hst_corpus *numbered(int64_t n) {
     return corpus;
 }
 
-typedef struct batch { uint8_t ids[512], targets[512]; bool fresh; } batch;
+typedef struct batch {
+    uint8_t ids[512], targets[512];
+    bool fresh;
+} batch;
 
 // The next batch, as plain arrays [t * B + b].
 static batch next(hst_stream *stream, int64_t length, int64_t lanes) {
@@ -24,8 +27,10 @@ static batch next(hst_stream *stream, int64_t length, int64_t lanes) {
     return result;
 }
 
-static const struct { int64_t n, lanes, length; } cases[] = {
-    {2, 1, 1}, {7, 2, 3}, {8, 2, 3}, {100, 3, 8}, {101, 5, 4}, {201, 4, 50}, {251, 7, 5}, {250, 1, 60}, {65, 64, 1}};
+static const struct {
+    int64_t n, lanes, length;
+} cases[] = {{2, 1, 1},    {7, 2, 3},   {8, 2, 3},    {100, 3, 8}, {101, 5, 4},
+             {201, 4, 50}, {251, 7, 5}, {250, 1, 60}, {65, 64, 1}};
 enum { CASES = sizeof cases / sizeof *cases };
 
 // Three epochs: lane b goes on where it was, targets are one byte later on the ring, no byte is an input twice in an
@@ -105,9 +110,13 @@ Test(data, stream_seek_equals_stepping, .init = set_up, .fini = tear_down) {
 }
 
 Test(data, stream_says_what_a_small_text_would_fit, .init = set_up, .fini = tear_down) {
-    static const struct { int64_t n, lanes, length; const char *message; } small[] = {
-        {120, 32, 64, "the text has 120 bytes: batch 32 x length 64 needs at least 2049; "
-                      "length 3 or batch 1 would fit"},
+    static const struct {
+        int64_t n, lanes, length;
+        const char *message;
+    } small[] = {
+        {120, 32, 64,
+         "the text has 120 bytes: batch 32 x length 64 needs at least 2049; "
+         "length 3 or batch 1 would fit"},
         {2048, 32, 64, "needs at least 2049; length 63 or batch 31 would fit"},
         {120, 200, 64, "needs at least 12801; batch 1 would fit"},
         {120, 32, 200, "needs at least 6401; length 3 would fit"},

@@ -1,5 +1,5 @@
-// test_gradients.c: every row of the op table against central differences, in the double build, where an f32 tensor holds
-// doubles. The bar is 1e-7 norm-wise: with h = cbrt(2^-52) the truncation error is near h^2 = 4e-11 of the third
+// test_gradients.c: every row of the op table against central differences, in the double build, where an f32 tensor
+// holds doubles. The bar is 1e-7 norm-wise: with h = cbrt(2^-52) the truncation error is near h^2 = 4e-11 of the third
 // derivative and the rounding error near 2^-52 / h = 4e-11, so three digits are left for the functions themselves.
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -8,7 +8,10 @@
 #include "ops/table.h"
 #include "models/models.h"
 
-typedef struct shape { int rank; int64_t extent[3]; } shape;
+typedef struct shape {
+    int rank;
+    int64_t extent[3];
+} shape;
 
 // One case: the operation it exercises, how many leaves of which shapes, and the function with its options.
 typedef struct gradient_case {
@@ -31,7 +34,9 @@ static hst_tensor *linear(hst_context *ctx, hst_tensor *const *x, void *user) {
     hst_tensor *in = c->option & 4 ? hst_transpose(x[0], 0, 1) : x[0];
     return hst_linear(in, w, c->option & 2 ? x[2] : NULL);
 }
-static hst_tensor *square(hst_context *ctx, hst_tensor *const *x, void *user) { return (void)ctx, (void)user, hst_matmul(x[0], x[0]); }
+static hst_tensor *square(hst_context *ctx, hst_tensor *const *x, void *user) {
+    return (void)ctx, (void)user, hst_matmul(x[0], x[0]);
+}
 static hst_tensor *embedding(hst_context *ctx, hst_tensor *const *x, void *user) {
     return (void)user, hst_embedding(x[0], with_ids(ctx, 2, (int64_t[]){3, 4}, 5));
 }
@@ -40,13 +45,27 @@ static hst_tensor *norm(hst_context *ctx, hst_tensor *const *x, void *user) {
     (void)ctx;
     return hst_layer_norm(x[0], c->option & 1 ? x[1] : NULL, c->option & 2 ? x[2] : NULL, c->option & 4 ? 0.5 : 1e-5);
 }
-static hst_tensor *dropout(hst_context *ctx, hst_tensor *const *x, void *user) { return (void)ctx, (void)user, hst_dropout(x[0], 0.4); }
-static hst_tensor *add(hst_context *ctx, hst_tensor *const *x, void *user) { return (void)ctx, (void)user, hst_add(x[0], x[1]); }
-static hst_tensor *add_itself(hst_context *ctx, hst_tensor *const *x, void *user) { return (void)ctx, (void)user, hst_add(x[0], x[0]); }
-static hst_tensor *scale(hst_context *ctx, hst_tensor *const *x, void *user) { return (void)ctx, (void)user, hst_scale(x[0], -1.75); }
-static hst_tensor *cast(hst_context *ctx, hst_tensor *const *x, void *user) { return (void)ctx, (void)user, hst_cast(hst_transpose(x[0], 0, 1), HST_F32); }
-static hst_tensor *sum(hst_context *ctx, hst_tensor *const *x, void *user) { return (void)ctx, (void)user, hst_sum(x[0]); }
-static hst_tensor *mean(hst_context *ctx, hst_tensor *const *x, void *user) { return (void)ctx, (void)user, hst_mean(x[0]); }
+static hst_tensor *dropout(hst_context *ctx, hst_tensor *const *x, void *user) {
+    return (void)ctx, (void)user, hst_dropout(x[0], 0.4);
+}
+static hst_tensor *add(hst_context *ctx, hst_tensor *const *x, void *user) {
+    return (void)ctx, (void)user, hst_add(x[0], x[1]);
+}
+static hst_tensor *add_itself(hst_context *ctx, hst_tensor *const *x, void *user) {
+    return (void)ctx, (void)user, hst_add(x[0], x[0]);
+}
+static hst_tensor *scale(hst_context *ctx, hst_tensor *const *x, void *user) {
+    return (void)ctx, (void)user, hst_scale(x[0], -1.75);
+}
+static hst_tensor *cast(hst_context *ctx, hst_tensor *const *x, void *user) {
+    return (void)ctx, (void)user, hst_cast(hst_transpose(x[0], 0, 1), HST_F32);
+}
+static hst_tensor *sum(hst_context *ctx, hst_tensor *const *x, void *user) {
+    return (void)ctx, (void)user, hst_sum(x[0]);
+}
+static hst_tensor *mean(hst_context *ctx, hst_tensor *const *x, void *user) {
+    return (void)ctx, (void)user, hst_mean(x[0]);
+}
 static hst_tensor *token_losses(hst_context *ctx, hst_tensor *const *x, void *user) {
     return (void)user, hst_token_losses(x[0], with_ids(ctx, 2, (int64_t[]){3, 2}, 5));
 }
@@ -59,7 +78,9 @@ static hst_tensor *reshape(hst_context *ctx, hst_tensor *const *x, void *user) {
 static hst_tensor *slice(hst_context *ctx, hst_tensor *const *x, void *user) {
     return (void)ctx, (void)user, hst_add(hst_slice(x[0], 1, 1, 3), hst_slice(x[0], 1, 0, 2)); // overlapping uses
 }
-static hst_tensor *transpose(hst_context *ctx, hst_tensor *const *x, void *user) { return (void)ctx, (void)user, hst_transpose(x[0], 0, -1); }
+static hst_tensor *transpose(hst_context *ctx, hst_tensor *const *x, void *user) {
+    return (void)ctx, (void)user, hst_transpose(x[0], 0, -1);
+}
 
 enum { SKIP = 1, GATES = 2, STATE = 4, MASK = 8, PAD = 16, LAST = 32, FOUR = 64, SCALED = 128 };
 
@@ -67,17 +88,21 @@ enum { SKIP = 1, GATES = 2, STATE = 4, MASK = 8, PAD = 16, LAST = 32, FOUR = 64,
 static hst_tensor *recurrence(hst_context *ctx, hst_tensor *const *x, void *user) {
     int o = ((const gradient_case *)user)->option;
     static const uint8_t pads[10] = {1, 0, 0, 0, 0, 1, 0, 0, 0, 1}; // front, middle and end
-    hst_tensor *mask = o & MASK ? hst_from_array(ctx, HST_F32, HST_SHAPE(2, 3), HST_F64, (double[]){2, 0, 1, 0, 1.25, 0.5}) : NULL;
+    hst_tensor *mask =
+        o & MASK ? hst_from_array(ctx, HST_F32, HST_SHAPE(2, 3), HST_F64, (double[]){2, 0, 1, 0, 1.25, 0.5}) : NULL;
     hst_tensor *pad = o & PAD ? hst_from_array(ctx, HST_U8, HST_SHAPE(5, 2), HST_U8, pads) : NULL, *c_last;
     hst_recurrence options = {o & FOUR ? 4 : 3, o & SCALED ? 1.7 : 1.0};
-    hst_tensor *h = hst_sru_recurrence(x[0], o & SKIP ? x[1] : NULL, o & GATES ? x[2] : NULL, x[3], o & STATE ? x[4] : NULL, mask, pad, options, &c_last);
+    hst_tensor *h = hst_sru_recurrence(x[0], o & SKIP ? x[1] : NULL, o & GATES ? x[2] : NULL, x[3],
+                                       o & STATE ? x[4] : NULL, mask, pad, options, &c_last);
     if (!(o & LAST)) return h;
     return hst_add(hst_sum(h), hst_scale(hst_mean(c_last), 3)); // both results used
 }
 
-#define X22 {2, {2, 2}}
+// clang-format off
 #define X34 {2, {3, 4}}
-#define SRU(option, planes) {"sru_recurrence", #option, recurrence, {{3, {5, 2, 3 * planes}}, {3, {5, 2, 3}}, {1, {6}}, {1, {6}}, {2, {2, 3}}}, option}
+#define SRU(option, planes) \
+    {"sru_recurrence", #option, recurrence, {{3, {5, 2, 3 * planes}}, {3, {5, 2, 3}}, {1, {6}}, {1, {6}}, {2, {2, 3}}}, option}
+// clang-format on
 
 static const gradient_case cases[] = {
     {"linear", "matrix", linear, {X34, {2, {4, 5}}}, 0},
@@ -103,9 +128,19 @@ static const gradient_case cases[] = {
     {"reshape", "-1", reshape, {{3, {2, 2, 4}}}, 0},
     {"slice", "overlapping", slice, {X34}, 0},
     {"transpose", "first and last", transpose, {{3, {2, 3, 4}}}, 0},
-    SRU(0, 3), SRU(SKIP, 3), SRU(GATES, 3), SRU(SKIP | GATES, 3), SRU(SKIP | GATES | STATE, 3), SRU(SKIP | GATES | STATE | SCALED, 3),
-    SRU(SKIP | GATES | STATE | MASK, 3), SRU(SKIP | GATES | STATE | PAD, 3), SRU(SKIP | GATES | STATE | MASK | PAD | LAST | SCALED, 3),
-    SRU(GATES | STATE | MASK | PAD | LAST, 3), SRU(FOUR, 4), SRU(FOUR | GATES | STATE, 4), SRU(FOUR | GATES | STATE | MASK | PAD | LAST, 4),
+    SRU(0, 3),
+    SRU(SKIP, 3),
+    SRU(GATES, 3),
+    SRU(SKIP | GATES, 3),
+    SRU(SKIP | GATES | STATE, 3),
+    SRU(SKIP | GATES | STATE | SCALED, 3),
+    SRU(SKIP | GATES | STATE | MASK, 3),
+    SRU(SKIP | GATES | STATE | PAD, 3),
+    SRU(SKIP | GATES | STATE | MASK | PAD | LAST | SCALED, 3),
+    SRU(GATES | STATE | MASK | PAD | LAST, 3),
+    SRU(FOUR, 4),
+    SRU(FOUR | GATES | STATE, 4),
+    SRU(FOUR | GATES | STATE | MASK | PAD | LAST, 4),
     SRU(LAST, 3),
 };
 enum { CASES = sizeof cases / sizeof *cases };
@@ -153,7 +188,8 @@ Test(gradients, the_language_model) {
         hst_parameters *list = hst_lm_parameters(model);
         hst_tensor *leaves[32];
         int count = hst_parameter_count(list);
-        // The initial embedding is so small (0.1) that the layer norm behind it bends within a few steps of the differences.
+        // The initial embedding is so small (0.1) that the layer norm behind it bends within a few steps of the
+        // differences.
         double table[18];
         for (int i = 0; i < 18; i++) table[i] = (i * 5 % 18) / 9.0 - 1;
         hst_copy_in(hst_parameter_value(list, 0), HST_F64, table);

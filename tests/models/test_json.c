@@ -69,8 +69,8 @@ Test(models, json_writer_keeps_to_its_buffer) {
 
 Test(models, json_numbers_are_exact_in_any_locale) {
     static const char *const locales[] = {"C", "de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "ps_AF.UTF-8"};
-    static const double values[] = {0,       -0.0,    1,           0.1,  -1.25, 1e22,              1e23,
-                                    5e-324, DBL_MIN, DBL_MAX, DBL_EPSILON, M_PI, 1e-7, 123456789012345680};
+    static const double values[] = {0,      -0.0,    1,       0.1,         -1.25, 1e22, 1e23,
+                                    5e-324, DBL_MIN, DBL_MAX, DBL_EPSILON, M_PI,  1e-7, 123456789012345680};
     for (size_t l = 0; l < sizeof locales / sizeof *locales; l++) {
         if (!setlocale(LC_ALL, locales[l])) continue; // not on this machine
         for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
@@ -82,9 +82,18 @@ Test(models, json_numbers_are_exact_in_any_locale) {
             double back = hst_json_number(&in);
             cr_expect(hst_json_end(&in) && back == values[i] && signbit(back) == signbit(values[i]), "%a", values[i]);
         }
-        static const struct { const char *json; double value; } given[] = {
-            {"1.5", 1.5}, {"-12.25e2", -1225}, {"1E+2", 100}, {"2.5e-1", 0.25}, {"0.000", 0}, {"1e-9999", 0},
-            {"9007199254740993", 9007199254740992}, {"0.1e99999999999999999999", -1}, {"1e400", -1}};
+        static const struct {
+            const char *json;
+            double value;
+        } given[] = {{"1.5", 1.5},
+                     {"-12.25e2", -1225},
+                     {"1E+2", 100},
+                     {"2.5e-1", 0.25},
+                     {"0.000", 0},
+                     {"1e-9999", 0},
+                     {"9007199254740993", 9007199254740992},
+                     {"0.1e99999999999999999999", -1},
+                     {"1e400", -1}};
         for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
             hst_json in = open_text(given[i].json);
             double value = hst_json_number(&in);
@@ -108,7 +117,9 @@ Test(models, json_depth_is_bounded) {
 }
 
 Test(models, json_problem_says_where_and_what) {
-    static const struct { const char *json, *problem; } cases[] = {
+    static const struct {
+        const char *json, *problem;
+    } cases[] = {
         {"[1", "byte 2: ',' or ']' is expected, the end found"},
         {"[1 x", "byte 3: ',' or ']' is expected, 'x' found"},
         {"[tru]", "byte 1: a value is expected, 't' found"},
@@ -137,17 +148,37 @@ Test(models, json_values_of_another_kind) {
     }
     hst_json in = open_text("true");
     cr_expect(hst_json_number(&in) == 0 && !hst_json_string(&in) && hst_json_unsigned(&in) == 0 && !hst_json_end(&in));
-    in = open_text("0.1234567890123456789012345678901234567890123456789012345678901234567890"); // no double needs so many
+    in = open_text(
+        "0.1234567890123456789012345678901234567890123456789012345678901234567890"); // no double needs so many
     cr_expect(hst_json_number(&in) == 0 && !hst_json_end(&in));
 }
 
 // RFC 3629's boundaries: the first and last character of each length, and what lies just outside.
 Test(models, utf8_is_checked) {
-    static const struct { const char *text; size_t valid; } cases[] = {
-        {"\x7f", 1}, {"\x80", 0}, {"\xc1\xbf", 0}, {"\xc2\x80", 2}, {"\xdf\xbf", 2}, {"\xe0\x9f\xbf", 0},
-        {"\xe0\xa0\x80", 3}, {"\xed\x9f\xbf", 3}, {"\xed\xa0\x80", 0}, {"\xee\x80\x80", 3}, {"\xef\xbf\xbf", 3},
-        {"\xf0\x8f\xbf\xbf", 0}, {"\xf0\x90\x80\x80", 4}, {"\xf4\x8f\xbf\xbf", 4}, {"\xf4\x90\x80\x80", 0},
-        {"\xf5\x80\x80\x80", 0}, {"\xc2", 0}, {"\xe2\x82", 0}, {"\xf0\x90\x80", 0}, {"\xc2\x41", 0}, {"ab\xff", 2}};
+    static const struct {
+        const char *text;
+        size_t valid;
+    } cases[] = {{"\x7f", 1},
+                 {"\x80", 0},
+                 {"\xc1\xbf", 0},
+                 {"\xc2\x80", 2},
+                 {"\xdf\xbf", 2},
+                 {"\xe0\x9f\xbf", 0},
+                 {"\xe0\xa0\x80", 3},
+                 {"\xed\x9f\xbf", 3},
+                 {"\xed\xa0\x80", 0},
+                 {"\xee\x80\x80", 3},
+                 {"\xef\xbf\xbf", 3},
+                 {"\xf0\x8f\xbf\xbf", 0},
+                 {"\xf0\x90\x80\x80", 4},
+                 {"\xf4\x8f\xbf\xbf", 4},
+                 {"\xf4\x90\x80\x80", 0},
+                 {"\xf5\x80\x80\x80", 0},
+                 {"\xc2", 0},
+                 {"\xe2\x82", 0},
+                 {"\xf0\x90\x80", 0},
+                 {"\xc2\x41", 0},
+                 {"ab\xff", 2}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         cr_expect_eq(hst_utf8_prefix(cases[i].text, strlen(cases[i].text)), cases[i].valid, "case %zu", i);
 }

@@ -28,12 +28,16 @@ static void refused(const char *what, const char *phrase) {
     cr_expect_eq(workspace(), before, "%.200s: memory left behind", what);
 }
 
-#define ENTRY(name, dtype, shape, offsets) \
+#define ENTRY(name, dtype, shape, offsets)                                                                             \
     "\"" name "\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 #define F32(name, shape, offsets) ENTRY(name, "\"F32\"", shape, offsets)
 
 Test(models, safetensors_refuses_bad_headers, .init = set_up, .fini = tear_down, .timeout = 20) {
-    static const struct { const char *header; size_t data; const char *phrase; } bad[] = {
+    static const struct {
+        const char *header;
+        size_t data;
+        const char *phrase;
+    } bad[] = {
         {"", 0, "byte 0: an object is expected, the end found"},
         {"\xff", 0, "byte 0: UTF-8 is expected, byte 0xFF found"},
         {"{\"\xc0\x80\":1}", 0, "UTF-8"},     // overlong
@@ -183,7 +187,11 @@ Test(models, safetensors_survives_large_headers, .init = set_up, .fini = tear_do
 }
 
 Test(models, safetensors_accepts_what_the_reference_accepts, .init = set_up, .fini = tear_down) {
-    static const struct { const char *header; size_t data; int count; } good[] = {
+    static const struct {
+        const char *header;
+        size_t data;
+        int count;
+    } good[] = {
         {"{}", 0, 0},
         {"{\"__metadata__\":{}}", 0, 0},
         {" \n\r\t{} \n\r\t", 0, 0},
@@ -194,7 +202,8 @@ Test(models, safetensors_accepts_what_the_reference_accepts, .init = set_up, .fi
         {"{ " F32("b", "[ 1 ]", "[ 4 , 8 ]") " , " F32("a", "[1]", "[0,4]") " }", 8, 2},
         {"{" F32("", "[1]", "[0,4]") "}", 4, 1},
         {"{\"a\":{\"more\":[{\"x\":null,\"y\":[true,false,-1.5e-3,\"\\n\"]},{},[]],\"data_offsets\":[0,1],"
-         "\"shape\":[],\"dtype\":\"U8\"}}", 1, 1},
+         "\"shape\":[],\"dtype\":\"U8\"}}",
+         1, 1},
         {"{" ENTRY("a", "\"\\u00468\"", "[]", "[0,1]") "}", 1, -1}, // "F8": escapes count in a dtype too
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {

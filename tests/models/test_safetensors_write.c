@@ -19,17 +19,20 @@ Test(models, safetensors_reads_golden_bytes, .init = set_up, .fini = tear_down) 
 #define ZERO_TO_FIVE "\0\0\0\0\0\0\x80?\0\0\0@\0\0@@\0\0\x80@\0\0\xa0@"
     static const char plain[] =
         "\x40\0\0\0\0\0\0\0{\"attn.0\":{\"dtype\":\"F32\",\"shape\":[1,2,3],\"data_offsets\":[0,24]}}" ZERO_TO_FIVE;
-    static const char padded[] =
-        "\x48\0\0\0\0\0\0\0{\"attn0\":{\"dtype\":\"F32\",\"shape\":[1,1,2,3],\"data_offsets\":[0,24]}}       "
-        ZERO_TO_FIVE;
+    static const char padded[] = "\x48\0\0\0\0\0\0\0{\"attn0\":{\"dtype\":\"F32\",\"shape\":[1,1,2,3],\"data_offsets\":"
+                                 "[0,24]}}       " ZERO_TO_FIVE;
     put_file(in_folder("empty"), empty, sizeof empty - 1);
     hst_safetensors *file = reopen(in_folder("empty"));
     cr_expect_eq(hst_safetensors_count(file), 0);
     cr_expect_null(hst_safetensors_metadata(file, "format"));
     hst_safetensors_close(file);
 
-    const struct { const char *bytes; size_t size; const char *name; int rank; } files[] = {
-        {plain, sizeof plain - 1, "attn.0", 3}, {padded, sizeof padded - 1, "attn0", 4}};
+    const struct {
+        const char *bytes;
+        size_t size;
+        const char *name;
+        int rank;
+    } files[] = {{plain, sizeof plain - 1, "attn.0", 3}, {padded, sizeof padded - 1, "attn0", 4}};
     for (int i = 0; i < 2; i++) {
         put_file(in_folder("golden"), files[i].bytes, files[i].size);
         file = reopen(in_folder("golden"));
@@ -49,18 +52,17 @@ Test(models, safetensors_reads_golden_bytes, .init = set_up, .fini = tear_down) 
 // The same form from the writer, with the metadata that it always adds. Its order is the reference's: types from the
 // end of the list, then names.
 Test(models, safetensors_writes_golden_bytes, .init = set_up, .fini = tear_down) {
-    static const char expected[] =
-        "{\"__metadata__\":{\"format\":\"pt\",\"k\\\"ey\":\"v\\n\xc3\xa9\"},"
-        "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
-        "\"i\":{\"dtype\":\"I32\",\"shape\":[],\"data_offsets\":[4,8]},"
-        "\"a\":{\"dtype\":\"BF16\",\"shape\":[1],\"data_offsets\":[8,10]},"
-        "\"c\":{\"dtype\":\"BF16\",\"shape\":[1,1],\"data_offsets\":[10,12]},"
-        "\"h\":{\"dtype\":\"F16\",\"shape\":[0],\"data_offsets\":[12,12]},"
-        "\"u\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[12,15]}}"
-        "bbbbiiiiaaccuuu";
-    const hst_entry entries[] = {
-        {"u", HST_U8, 1, {3}, "uuu", 3},   {"c", HST_BF16, 2, {1, 1}, "cc", 2}, {"h", HST_F16, 1, {0}, NULL, 0},
-        {"a", HST_BF16, 1, {1}, "aa", 2}, {"i", HST_I32, 0, {0}, "iiii", 4},   {"b", HST_F32, 1, {1}, "bbbb", 4}};
+    static const char expected[] = "{\"__metadata__\":{\"format\":\"pt\",\"k\\\"ey\":\"v\\n\xc3\xa9\"},"
+                                   "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+                                   "\"i\":{\"dtype\":\"I32\",\"shape\":[],\"data_offsets\":[4,8]},"
+                                   "\"a\":{\"dtype\":\"BF16\",\"shape\":[1],\"data_offsets\":[8,10]},"
+                                   "\"c\":{\"dtype\":\"BF16\",\"shape\":[1,1],\"data_offsets\":[10,12]},"
+                                   "\"h\":{\"dtype\":\"F16\",\"shape\":[0],\"data_offsets\":[12,12]},"
+                                   "\"u\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[12,15]}}"
+                                   "bbbbiiiiaaccuuu";
+    const hst_entry entries[] = {{"u", HST_U8, 1, {3}, "uuu", 3},   {"c", HST_BF16, 2, {1, 1}, "cc", 2},
+                                 {"h", HST_F16, 1, {0}, NULL, 0},   {"a", HST_BF16, 1, {1}, "aa", 2},
+                                 {"i", HST_I32, 0, {0}, "iiii", 4}, {"b", HST_F32, 1, {1}, "bbbb", 4}};
     const char *const metadata[] = {"k\"ey", "v\n\xc3\xa9"};
     cr_assert_eq(hst_safetensors_write(ctx, in_folder("file"), entries, 6, metadata, 1), HST_OK);
     char bytes[1024], *header = bytes + 8;
@@ -79,9 +81,11 @@ Test(models, safetensors_writes_golden_bytes, .init = set_up, .fini = tear_down)
 
 // ---- there and back ----
 
-static const struct { int rank; int64_t shape[HST_MAX_RANK]; } shapes[] = {
-    {0, {0}},    {1, {1}},       {1, {0}},       {1, {17}},
-    {2, {3, 5}}, {3, {2, 0, 4}}, {3, {1, 1, 7}}, {8, {1, 2, 1, 3, 1, 1, 2, 1}}};
+static const struct {
+    int rank;
+    int64_t shape[HST_MAX_RANK];
+} shapes[] = {{0, {0}},    {1, {1}},       {1, {0}},       {1, {17}},
+              {2, {3, 5}}, {3, {2, 0, 4}}, {3, {1, 1, 7}}, {8, {1, 2, 1, 3, 1, 1, 2, 1}}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 static const size_t sizes[HST_DTYPES] = {4, 2, 2, 8, 4, 8, 1}; // in the file, whatever the build
 
@@ -256,8 +260,10 @@ Test(models, safetensors_survives_every_failed_allocation, .init = set_up, .fini
             cr_assert(poor);
             allocations_left = failures;
             hst_safetensors *file = NULL;
-            if (writing) hst_safetensors_write(poor, in_folder("written"), &e, 1, NULL, 0);
-            else file = hst_safetensors_open(poor, in_folder("file"));
+            if (writing)
+                hst_safetensors_write(poor, in_folder("written"), &e, 1, NULL, 0);
+            else
+                file = hst_safetensors_open(poor, in_folder("file"));
             done = hst_get_status(poor) == HST_OK;
             cr_expect(done || hst_get_status(poor) == HST_ERROR_MEMORY, "%s", hst_error(poor));
             hst_safetensors_close(file);

@@ -7,7 +7,9 @@
 // ---- SRU ----
 
 // One column worked out in 64 bits, and the gradients of sum(h) + c_last / 2.
-typedef struct golden { double h[3], c[3], du[9], dx[3], dv[2], dbias[2], dc0; } golden;
+typedef struct golden {
+    double h[3], c[3], du[9], dx[3], dv[2], dbias[2], dc0;
+} golden;
 
 static const golden plain = {
     .h = {0.2573232645, 0.0125847740, 0.4287690851},
@@ -33,11 +35,28 @@ static void check_golden(hst_context *ctx, const golden *want, const uint8_t *pa
     hst_real u[] = {0.5, 0.1, -0.2, -0.3, 0.4, 0.2, 0.8, -0.5, 0.6}, x[] = {0.2, -0.1, 0.3}, v[] = {0.7, -0.4};
     hst_real bias[] = {0.1, -0.2}, c0[] = {0.25}, dh[] = {1, 1, 1}, dc_last[] = {0.5};
     hst_real h[3], c[3], c_last[1], du[9], dx[3], dv[2], dbias[2], dc0[1];
-    hst_sru_args args = {.length = 3, .batch = 1, .width = 1, .k = 3, .scale_x = 1, .u = F32(u), .x = F32(x),
-                         .v = F32(v), .bias = F32(bias), .c0 = F32(c0), .pad = {pad, HST_U8}, .h = TO_F32(h),
-                         .c = c, .c_last = c_last};
-    hst_sru_grad_args grad = {.forward = args, .dh = F32(dh), .dc_last = F32(dc_last), .du = TO_F32(du), .dx = TO_F32(dx),
-                         .dv = TO_F32(dv), .dbias = TO_F32(dbias), .dc0 = TO_F32(dc0)};
+    hst_sru_args args = {.length = 3,
+                         .batch = 1,
+                         .width = 1,
+                         .k = 3,
+                         .scale_x = 1,
+                         .u = F32(u),
+                         .x = F32(x),
+                         .v = F32(v),
+                         .bias = F32(bias),
+                         .c0 = F32(c0),
+                         .pad = {pad, HST_U8},
+                         .h = TO_F32(h),
+                         .c = c,
+                         .c_last = c_last};
+    hst_sru_grad_args grad = {.forward = args,
+                              .dh = F32(dh),
+                              .dc_last = F32(dc_last),
+                              .du = TO_F32(du),
+                              .dx = TO_F32(dx),
+                              .dv = TO_F32(dv),
+                              .dbias = TO_F32(dbias),
+                              .dc0 = TO_F32(dc0)};
     cr_assert(ctx->backend->sru(ctx, &args) && ctx->backend->sru_grad(ctx, &grad));
     double tolerance = sizeof(hst_real) == sizeof(float) ? 1e-6 : 1e-9;
     expect_all(ctx, "h", h, want->h, 3, tolerance);
@@ -60,8 +79,8 @@ static void check_long_memory(hst_context *ctx) {
     static hst_real u[3 * L], h[L];
     hst_real bias[2] = {0}, c_last[1];
     for (int t = 0; t < L; t++) u[3 * t] = 1, u[3 * t + 1] = 8.5, u[3 * t + 2] = 0;
-    hst_sru_args args = {.length = L, .batch = 1, .width = 1, .k = 3, .u = F32(u), .bias = F32(bias), .h = TO_F32(h),
-                         .c_last = c_last};
+    hst_sru_args args = {
+        .length = L, .batch = 1, .width = 1, .k = 3, .u = F32(u), .bias = F32(bias), .h = TO_F32(h), .c_last = c_last};
     cr_assert(ctx->backend->sru(ctx, &args));
     double f = 1 / (1 + exp(-8.5));
     expect(ctx, "c after 2048 steps", c_last[0], 1 - pow(f, L), 4e-5);
@@ -76,9 +95,10 @@ static void check_bias_gradient(hst_context *ctx) {
     hst_real bias[2] = {0}, c0[1] = {1};
     uint16_t dbias[2];
     for (int t = 0; t < L; t++) u[3 * t] = c[t] = 1, u[3 * t + 1] = u[3 * t + 2] = 0, dh[t] = (hst_real)0.04;
-    hst_sru_grad_args grad = {.forward = {.length = L, .batch = 1, .width = 1, .k = 3, .u = F32(u), .bias = F32(bias),
-                                     .c0 = F32(c0), .c = c},
-                         .dh = F32(dh), .dbias = {dbias, HST_F16, false}};
+    hst_sru_grad_args grad = {
+        .forward = {.length = L, .batch = 1, .width = 1, .k = 3, .u = F32(u), .bias = F32(bias), .c0 = F32(c0), .c = c},
+        .dh = F32(dh),
+        .dbias = {dbias, HST_F16, false}};
     cr_assert(ctx->backend->sru_grad(ctx, &grad));
     expect(ctx, "dbias of f", hst_from_f16(dbias[0]), 0, 0);
     expect(ctx, "dbias of r", hst_from_f16(dbias[1]), 163.875, 0); // 163.84 rounded to f16, whose step is 0.125 there
@@ -88,8 +108,18 @@ Test(ops, sru_bias_gradient) { for_each_isa(check_bias_gradient); }
 // Gates at their ends: f = 1 keeps c, f = 0 replaces it, and r = 0 shows x'. exp may overflow on the way.
 static void check_saturated_gates(hst_context *ctx) {
     hst_real u[] = {5, 1000, 1000, 7, -1000, -1000}, x[] = {3, 4}, bias[2] = {0}, c0[] = {2}, h[2], c[2], c_last[1];
-    hst_sru_args args = {.length = 2, .batch = 1, .width = 1, .k = 3, .scale_x = 1, .u = F32(u), .x = F32(x),
-                         .bias = F32(bias), .c0 = F32(c0), .h = TO_F32(h), .c = c, .c_last = c_last};
+    hst_sru_args args = {.length = 2,
+                         .batch = 1,
+                         .width = 1,
+                         .k = 3,
+                         .scale_x = 1,
+                         .u = F32(u),
+                         .x = F32(x),
+                         .bias = F32(bias),
+                         .c0 = F32(c0),
+                         .h = TO_F32(h),
+                         .c = c,
+                         .c_last = c_last};
     cr_assert(ctx->backend->sru(ctx, &args));
     expect_all(ctx, "c", c, (const double[]){2, 7}, 2, 8 * EPSILON);
     expect_all(ctx, "h", h, (const double[]){2, 4}, 2, 8 * EPSILON);
@@ -101,14 +131,20 @@ Test(ops, sru_saturated_gates) { for_each_isa(check_saturated_gates); }
 // 0.01 is 1311 * 2^-17 in f16 and 164 * 2^-14 in bf16; 4096 of them are 40.96875 and 41, both exact in their dtype.
 // Added up in 16 bits they would stop at 32 and 4.
 static void check_sum(hst_context *ctx) {
-    static const struct { hst_dtype dtype; double total; } cases[] = {{HST_F16, 40.96875}, {HST_BF16, 41}};
+    static const struct {
+        hst_dtype dtype;
+        double total;
+    } cases[] = {{HST_F16, 40.96875}, {HST_BF16, 41}};
     static uint16_t x[4096], y[64];
     for (int i = 0; i < 2; i++)
         for (int64_t width = 1; width <= 64; width *= 8) {
             hst_target all = {x, cases[i].dtype, false};
             for (int64_t j = 0; j < 4096; j++) hst_store(all, j, 0.01);
-            hst_sum_args args = {.rows = 4096 / width, .width = width, .factor = (double)width,
-                            .x = {x, cases[i].dtype}, .y = {y, cases[i].dtype, false}};
+            hst_sum_args args = {.rows = 4096 / width,
+                                 .width = width,
+                                 .factor = (double)width,
+                                 .x = {x, cases[i].dtype},
+                                 .y = {y, cases[i].dtype, false}};
             cr_assert(ctx->backend->sum(ctx, &args));
             for (int64_t j = 0; j < width; j++)
                 expect(ctx, "sum of 0.01", hst_load((hst_source){y, cases[i].dtype}, j), cases[i].total, 0);
@@ -125,8 +161,12 @@ static void scatter(hst_context *ctx, hst_dtype dtype, const int *counts, bool a
             if (i < counts[r]) ids[count++] = (uint8_t)r;
     for (int64_t i = 0; i < count; i++) hst_store((hst_target){dy, dtype, false}, i, 0.01);
     for (int r = 0; r < 8; r++) hst_store((hst_target){table, dtype, false}, r, 1);
-    hst_lookup_grad_args args = {.rows = 8, .width = 1, .count = count, .dy = {dy, dtype}, .ids = {ids, HST_U8},
-                            .dtable = {table, dtype, add_to}};
+    hst_lookup_grad_args args = {.rows = 8,
+                                 .width = 1,
+                                 .count = count,
+                                 .dy = {dy, dtype},
+                                 .ids = {ids, HST_U8},
+                                 .dtable = {table, dtype, add_to}};
     cr_assert(ctx->backend->lookup_grad(ctx, &args));
     for (int r = 0; r < 8; r++) rows[r] = hst_load((hst_source){table, dtype}, r);
 }

@@ -7,8 +7,8 @@
 // ---- copy ----
 
 static void convert(hst_context *ctx, hst_source from, hst_dtype dtype, void *to, int64_t count) {
-    hst_copy_args args = {.rank = 1, .shape = {count}, .from_stride = {1}, .to_stride = {1}, .from = from,
-                     .to = {to, dtype, false}};
+    hst_copy_args args = {
+        .rank = 1, .shape = {count}, .from_stride = {1}, .to_stride = {1}, .from = from, .to = {to, dtype, false}};
     cr_assert(ctx->backend->copy(ctx, &args));
 }
 
@@ -56,8 +56,12 @@ Test(ops, copy_rounds_once) { for_each_isa(check_exact); }
 static void check_transpose(hst_context *ctx) {
     hst_real from[2 * 3 * 5], to[5 * 3 * 2];
     for (int i = 0; i < COUNT(from); i++) from[i] = (hst_real)i;
-    hst_copy_args args = {.rank = 3, .shape = {5, 3, 2}, .from_stride = {1, 5, 15}, .to_stride = {6, 2, 1},
-                     .from = F32(from), .to = TO_F32(to)};
+    hst_copy_args args = {.rank = 3,
+                          .shape = {5, 3, 2},
+                          .from_stride = {1, 5, 15},
+                          .to_stride = {6, 2, 1},
+                          .from = F32(from),
+                          .to = TO_F32(to)};
     cr_assert(ctx->backend->copy(ctx, &args));
     for (int n = 0; n < COUNT(to); n++) expect(ctx, "element", to[n], n % 2 * 15 + n / 2 % 3 * 5 + n / 6, 0);
     hst_copy_args scalar = {.rank = 0, .from = F32(from + 7), .to = TO_F32(to)};
@@ -94,8 +98,15 @@ Test(ops, dropout_follows_the_stream) { for_each_isa(check_dropout); }
 static void check_norm(hst_context *ctx) {
     hst_real x[] = {1, 2, 3, 4, 5, 5, 5, 5, 9999, 10001, 9999, 10001}, gain[] = {1, 1, 2, 2}, bias[] = {0, 1, 0, 1};
     hst_real y[12], mean[3], rstd[3];
-    hst_norm_args args = {.rows = 3, .width = 4, .eps = 1e-12, .x = F32(x), .gain = F32(gain), .bias = F32(bias),
-                     .y = TO_F32(y), .mean = mean, .rstd = rstd};
+    hst_norm_args args = {.rows = 3,
+                          .width = 4,
+                          .eps = 1e-12,
+                          .x = F32(x),
+                          .gain = F32(gain),
+                          .bias = F32(bias),
+                          .y = TO_F32(y),
+                          .mean = mean,
+                          .rstd = rstd};
     cr_assert(ctx->backend->norm(ctx, &args));
     double a = 1 / sqrt(1.25);
     const double want[] = {-1.5 * a, 1 - 0.5 * a, a, 1 + 3 * a, 0, 1, 0, 1, -1, 2, -2, 3};
@@ -107,8 +118,15 @@ static void check_norm(hst_context *ctx) {
 // n = (-1, 1, -1, 1) and dy = (1, 0, 0, 0): mean(dy) = 1/4, mean(dy n) = -1/4, so dx = dy - 1/4 + n / 4. All exact.
 static void check_norm_grad(hst_context *ctx) {
     hst_real x[] = {2, 6, 2, 6}, dy[] = {1, 0, 0, 0}, mean[] = {4}, rstd[] = {0.5}, dx[4], dgain[4], dbias[4];
-    hst_norm_grad_args args = {.rows = 1, .width = 4, .dy = F32(dy), .x = F32(x), .mean = mean, .rstd = rstd,
-                          .dx = TO_F32(dx), .dgain = TO_F32(dgain), .dbias = TO_F32(dbias)};
+    hst_norm_grad_args args = {.rows = 1,
+                               .width = 4,
+                               .dy = F32(dy),
+                               .x = F32(x),
+                               .mean = mean,
+                               .rstd = rstd,
+                               .dx = TO_F32(dx),
+                               .dgain = TO_F32(dgain),
+                               .dbias = TO_F32(dbias)};
     cr_assert(ctx->backend->norm_grad(ctx, &args));
     expect_all(ctx, "dx", dx, (const double[]){0.25, 0, -0.25, 0}, 4, 0);
     expect_all(ctx, "dgain", dgain, (const double[]){-1, 0, 0, 0}, 4, 0);
@@ -123,18 +141,27 @@ static void check_softmax(hst_context *ctx) {
     enum { ROWS = 6, V = 41 };
     const double x[ROWS][3] = {{1e4, 0, 0}, {1e4, 0, 0}, {1e4, 1e4, 0}, {-INFINITY, 0, 0}, {NAN, 0, 0}, {-7, -7, -7}};
     const double want_loss[ROWS] = {0, 1e4, log(2), INFINITY, NAN, log(3)}, third = 1.0 / 3;
-    const double want[ROWS][3] = {{0, 0, 0}, {1, -1, 0}, {0.5, -0.5, 0}, {-1, 0.5, 0.5}, {NAN, NAN, NAN},
-                                  {third, third, -2 * third}};
+    const double want[ROWS][3] = {{0, 0, 0},      {1, -1, 0},      {0.5, -0.5, 0},
+                                  {-1, 0.5, 0.5}, {NAN, NAN, NAN}, {third, third, -2 * third}};
     hst_real logits[ROWS * V], loss[ROWS], logsumexp[ROWS], d[ROWS * V], dloss[] = {1, 1, 1, 1, 1, 1};
     for (int first = 0; first <= V - 3; first += 19) {
         uint8_t targets[ROWS] = {0, 1, 1, 0, 1, 2};
         for (int i = 0; i < ROWS * V; i++) logits[i] = -INFINITY;
         for (int i = 0; i < ROWS * 3; i++) logits[i / 3 * V + first + i % 3] = (hst_real)x[i / 3][i % 3];
         for (int i = 0; i < ROWS; i++) targets[i] = (uint8_t)(targets[i] + first);
-        hst_nll_args args = {.rows = ROWS, .width = V, .logits = F32(logits), .targets = {targets, HST_U8}, .loss = loss,
-                        .logsumexp = logsumexp};
-        hst_nll_grad_args grad = {.rows = ROWS, .width = V, .logits = F32(logits), .targets = {targets, HST_U8},
-                             .dloss = F32(dloss), .logsumexp = logsumexp, .dlogits = TO_F32(d)};
+        hst_nll_args args = {.rows = ROWS,
+                             .width = V,
+                             .logits = F32(logits),
+                             .targets = {targets, HST_U8},
+                             .loss = loss,
+                             .logsumexp = logsumexp};
+        hst_nll_grad_args grad = {.rows = ROWS,
+                                  .width = V,
+                                  .logits = F32(logits),
+                                  .targets = {targets, HST_U8},
+                                  .dloss = F32(dloss),
+                                  .logsumexp = logsumexp,
+                                  .dlogits = TO_F32(d)};
         cr_assert(ctx->backend->nll(ctx, &args) && ctx->backend->nll_grad(ctx, &grad));
         for (int i = 0; i < ROWS; i++) {
             // logsumexp is kept as an hst_real, and 1e4 + log 2 rounded to one is off by EPSILON / 2 of it
@@ -159,10 +186,14 @@ static void expect_error(hst_context *ctx, bool ok, const char *position, const 
 static void check_ids(hst_context *ctx) {
     hst_real table[257 * 2] = {0}, y[60], loss[30], logsumexp[30];
     int64_t ids[30] = {0};
-    hst_lookup_args lookup = {.rows = 257, .width = 2, .count = 30, .table = F32(table), .ids = {ids, HST_I64},
-                         .y = TO_F32(y)};
-    hst_nll_args nll = {.rows = 2, .width = 257, .logits = F32(table), .targets = {ids + 16, HST_I64}, .loss = loss,
-                   .logsumexp = logsumexp};
+    hst_lookup_args lookup = {
+        .rows = 257, .width = 2, .count = 30, .table = F32(table), .ids = {ids, HST_I64}, .y = TO_F32(y)};
+    hst_nll_args nll = {.rows = 2,
+                        .width = 257,
+                        .logits = F32(table),
+                        .targets = {ids + 16, HST_I64},
+                        .loss = loss,
+                        .logsumexp = logsumexp};
     ids[17] = 257, ids[19] = -8;
     expect_error(ctx, ctx->backend->lookup(ctx, &lookup), "17", "257", "256");
     expect_error(ctx, ctx->backend->nll(ctx, &nll), "1", "257", "256");
@@ -180,11 +211,21 @@ Test(ops, wrong_ids_are_named) { for_each_isa(check_ids); }
 // lr (sign(g) / (1 + eps / |g|) + decay w). Without a gradient only the decay acts.
 static void check_adamw(hst_context *ctx) {
     hst_real w[] = {1, 1, -2, 1}, m[4] = {0}, v[4] = {0}, g[] = {1, -2e-6, 8, 0};
-    hst_adamw_args args = {.count = 4, .w = w, .m = m, .v = v, .g = F32(g), .lr = 0.1, .beta1 = 0.9, .beta2 = 0.999,
-                           .eps = 1e-8, .decay = 0.01, .factor = 0.5, .step = 1};
+    hst_adamw_args args = {.count = 4,
+                           .w = w,
+                           .m = m,
+                           .v = v,
+                           .g = F32(g),
+                           .lr = 0.1,
+                           .beta1 = 0.9,
+                           .beta2 = 0.999,
+                           .eps = 1e-8,
+                           .decay = 0.01,
+                           .factor = 0.5,
+                           .step = 1};
     cr_assert(ctx->backend->adamw(ctx, &args));
-    const double want[] = {1 - 0.1 * (1 / (1 + 2e-8) + 0.01), 1 + 0.1 * (1 / (1 + 1e-2) - 0.01),
-                           -2 - 0.1 * (1 - 0.02), 1 - 0.1 * 0.01};
+    const double want[] = {1 - 0.1 * (1 / (1 + 2e-8) + 0.01), 1 + 0.1 * (1 / (1 + 1e-2) - 0.01), -2 - 0.1 * (1 - 0.02),
+                           1 - 0.1 * 0.01};
     expect_all(ctx, "w", w, want, 4, 4 * EPSILON + 1e-9);
     expect_all(ctx, "m", m, (const double[]){0.05, -1e-7, 0.4, 0}, 4, 0.4 * 4 * EPSILON);
     expect_all(ctx, "v", v, (const double[]){2.5e-4, 1e-15, 0.016, 0}, 4, 0.016 * 4 * EPSILON);
@@ -234,8 +275,16 @@ static void check_nan(hst_context *ctx) {
     x[BAD] = NAN;
     cr_assert(ctx->backend->norm(ctx, &norm));
     for (int i = 0; i < N; i++) expect(ctx, "normed", y[i], NAN, 0);
-    hst_adamw_args adamw = {.count = N, .w = one, .m = (hst_real[N]){0}, .v = (hst_real[N]){0}, .g = F32(x), .eps = 1,
-                            .factor = 1, .step = 1, .beta1 = 0.5, .beta2 = 0.5};
+    hst_adamw_args adamw = {.count = N,
+                            .w = one,
+                            .m = (hst_real[N]){0},
+                            .v = (hst_real[N]){0},
+                            .g = F32(x),
+                            .eps = 1,
+                            .factor = 1,
+                            .step = 1,
+                            .beta1 = 0.5,
+                            .beta2 = 0.5};
     cr_assert(ctx->backend->adamw(ctx, &adamw));
     for (int i = 0; i < N; i++) expect(ctx, "w", one[i], i == BAD ? NAN : 1, 0);
 }
@@ -247,8 +296,8 @@ static void check_sru_nan(hst_context *ctx) {
     hst_real u[L * 3 * D], bias[2 * D] = {0}, h[L * D], c_last[D];
     for (int i = 0; i < COUNT(u); i++) u[i] = (hst_real)0.5;
     u[3 * D + BAD] = NAN;
-    hst_sru_args args = {.length = L, .batch = 1, .width = D, .k = 3, .u = F32(u), .bias = F32(bias), .h = TO_F32(h),
-                         .c_last = c_last};
+    hst_sru_args args = {
+        .length = L, .batch = 1, .width = D, .k = 3, .u = F32(u), .bias = F32(bias), .h = TO_F32(h), .c_last = c_last};
     cr_assert(ctx->backend->sru(ctx, &args));
     for (int t = 0; t < L; t++)
         for (int j = 0; j < D; j++)

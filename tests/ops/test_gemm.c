@@ -24,7 +24,11 @@ static hst_source matrix(hst_dtype dtype, int64_t rows, int64_t columns, int64_t
     return (hst_source){filled(dtype, count, number), dtype};
 }
 
-typedef struct sample { hst_gemm_args g; void *before; size_t bytes; } sample; // before: what C held
+typedef struct sample {
+    hst_gemm_args g;
+    void *before;
+    size_t bytes;
+} sample; // before: what C held
 
 // A random multiply of a given size and given dtypes (0 .. 26: A, B, C) and order (0 .. 4) of A's and B's elements.
 static sample make_sample(int64_t m, int64_t n, int64_t k, int mix, int order, double (*number)(void)) {
@@ -195,8 +199,17 @@ static void special(hst_context *ctx) {
     const float scale = 0x1p20f;
     for (int i = 0; i < 2; i++) { // four rows of one number each, times 2^20
         float c[4];
-        hst_gemm_args g = {.m = 4, .n = 1, .k = 1, .a = {i ? f16 : bf16, i ? HST_F16 : HST_BF16}, .b = {&scale, HST_F32},
-                      .a_row = 1, .a_col = 1, .b_row = 1, .b_col = 1, .c_row = 1, .c = {c, HST_F32, false}};
+        hst_gemm_args g = {.m = 4,
+                           .n = 1,
+                           .k = 1,
+                           .a = {i ? f16 : bf16, i ? HST_F16 : HST_BF16},
+                           .b = {&scale, HST_F32},
+                           .a_row = 1,
+                           .a_col = 1,
+                           .b_row = 1,
+                           .b_col = 1,
+                           .c_row = 1,
+                           .c = {c, HST_F32, false}};
         cr_assert(ctx->backend->gemm(ctx, &g));
         cr_assert_eq(c[0], i ? 0x1p-4f : 0x1p-113f);
         cr_assert(isinf(c[1]) && isnan(c[2]) && c[3] == scale, "%s", hst_isa(ctx));

@@ -67,8 +67,8 @@ Test(ops, dropout_matches) { sweep("dropout", dropout_case, 2, 3, 2); }
 // 2 / (1 - b1^3) / sqrt(0.1 b2) + decay w < 24, of about 12 roundings, and is multiplied by lr.
 static bool adamw_case(run *r) {
     int64_t count = r->rows * r->width;
-    hst_adamw_args args = {.count = count, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .decay = 0.1,
-                           .factor = 0.5, .step = 3};
+    hst_adamw_args args = {
+        .count = count, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .decay = 0.1, .factor = 0.5, .step = 3};
     args.w = reals(r, count, -1, 1, 0.01 * 24 * 12 * F);
     args.m = reals(r, count, -1, 1, 5 * 2 * F);
     args.v = reals(r, count, 0.1, 1, 5 * 2 * F);

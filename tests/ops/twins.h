@@ -27,8 +27,8 @@ typedef struct array {
 typedef struct run {
     hst_context *ctx;
     int64_t rows, width;
-    int mix, base;      // operand i has the dtype whose number is digit i of mix in this base: 3 for floats, 7 for all
-    unsigned flags;     // bit 0: add to outputs; the others are the case's own
+    int mix, base;  // operand i has the dtype whose number is digit i of mix in this base: 3 for floats, 7 for all
+    unsigned flags; // bit 0: add to outputs; the others are the case's own
     int arrays;
     array array[24];
 } run;
@@ -108,8 +108,8 @@ static void compare(const char *kernel, const run *fast, const run *naive) {
             double allowed = b->slack == EXACT ? 0 : rounding + b->slack;
             cr_assert(fabs(x - y) <= allowed || (isnan(x) && isnan(y)),
                       "%s %s (%lld, %lld) mix %d flags %u: array %d [%lld] (%s) is %.9g, naive %.9g, allowed %.3g",
-                      hst_isa(fast->ctx), kernel, (long long)fast->rows, (long long)fast->width, fast->mix,
-                      fast->flags, n, (long long)i, hst_dtype_name(a->values.dtype), x, y, allowed);
+                      hst_isa(fast->ctx), kernel, (long long)fast->rows, (long long)fast->width, fast->mix, fast->flags,
+                      n, (long long)i, hst_dtype_name(a->values.dtype), x, y, allowed);
         }
     }
 }
@@ -146,7 +146,9 @@ static void sweep_sizes(const char *name, kernel_case *body, hst_context *fast, 
     int runs = mixes < 300 ? 300 : mixes > 1000 ? 1000 : mixes;
     for (int i = 0; i < runs; i++) {
         uint32_t random = word(i);
-        run setting = {.rows = rows[random % 6], .width = widths[(random >> 8) % 7], .base = base,
+        run setting = {.rows = rows[random % 6],
+                       .width = widths[(random >> 8) % 7],
+                       .base = base,
                        .mix = mixes > runs ? (int)(word(i + runs) % (uint32_t)mixes) : i % mixes,
                        .flags = (random >> 16) % (1u << flags)};
         run a = execute(body, fast, setting), b = execute(body, naive, setting);
@@ -163,7 +165,10 @@ static void sweep_threads(const char *name, kernel_case *body, const char *isa, 
     hst_context *team[4];
     for (int n = 0; n < 4; n++) team[n] = open_isa(isa, threads[n]);
     for (int i = 0; i < 2; i++) {
-        run setting = {.rows = 67, .width = 1031, .base = base, .mix = (int)(word(i) % (uint32_t)mixes),
+        run setting = {.rows = 67,
+                       .width = 1031,
+                       .base = base,
+                       .mix = (int)(word(i) % (uint32_t)mixes),
                        .flags = (word(i) >> 16) % (1u << flags)};
         run one = execute(body, team[0], setting), reference = execute(body, naive, setting);
         compare(name, &one, &reference);

@@ -48,8 +48,10 @@ Test(train, evaluation_is_exact_for_every_protocol) {
             double nats;
             cr_assert(hst_lm_evaluate(model, bytes, counts[c], resets[r], &nats) == HST_OK, "%s", hst_error(ctx));
             double expected = one_by_one(ctx, model, bytes, counts[c], resets[r]);
-            // Logits are sums of 24 terms in fp32, the same in both; a loss of about 5.5 is rounded once to fp32: 2^-22.
-            cr_expect_float_eq(nats, expected, 1e-6, "count %d reset %d: %.9f, expected %.9f", (int)counts[c], (int)resets[r], nats, expected);
+            // Logits are sums of 24 terms in fp32, the same in both; a loss of about 5.5 is rounded once to fp32:
+            // 2^-22.
+            cr_expect_float_eq(nats, expected, 1e-6, "count %d reset %d: %.9f, expected %.9f", (int)counts[c],
+                               (int)resets[r], nats, expected);
         }
     cr_expect(hst_lm_evaluate(model, bytes, 1, 0, &(double){0}) == HST_ERROR_VALUE);
     hst_lm_free(model);
@@ -73,7 +75,8 @@ Test(train, generation_continues_what_a_whole_pass_predicts) {
     cr_assert(at == text + 41);
     hst_no_grad_begin(ctx);
     hst_scope_begin(ctx);
-    hst_tensor *logits = hst_lm_forward(model, hst_from_array(ctx, HST_U8, HST_SHAPE(40, 1), HST_U8, text), NULL, false, NULL);
+    hst_tensor *logits =
+        hst_lm_forward(model, hst_from_array(ctx, HST_U8, HST_SHAPE(40, 1), HST_U8, text), NULL, false, NULL);
     for (int i = 0; i < 40; i++) {
         int best = 0;
         for (int v = 1; v < 256; v++)

@@ -24,7 +24,8 @@ static hst_corpus *story(hst_context *ctx, int lines) {
     hst_corpus *corpus = hst_corpus_new(ctx);
     for (int i = 0; i < lines; i++) {
         char line[128];
-        int n = snprintf(line, sizeof line, "%d %s %s %s.\n", i, words[i % 10], words[(i * 7 + 3) % 10], words[(i * 3 + 1) % 10]);
+        int n = snprintf(line, sizeof line, "%d %s %s %s.\n", i, words[i % 10], words[(i * 7 + 3) % 10],
+                         words[(i * 3 + 1) % 10]);
         hst_corpus_add_bytes(corpus, line, (size_t)n);
     }
     return corpus;
@@ -62,7 +63,8 @@ static char *read_file(const char *name, size_t *size) {
     return bytes;
 }
 
-static void run_into_folder(hst_context *ctx, const hst_train_options *o, bool (*progress)(const hst_progress *, void *), void *user, hst_status expected) {
+static void run_into_folder(hst_context *ctx, const hst_train_options *o,
+                            bool (*progress)(const hst_progress *, void *), void *user, hst_status expected) {
     hst_corpus *text = story(ctx, 400), *held_out = hst_corpus_split(text, 0.1);
     hst_trainer *t = hst_trainer_new(ctx, o, text, held_out);
     cr_assert(t, "%s", hst_error(ctx));
@@ -105,8 +107,10 @@ Test(train, a_step_allocates_nothing_from_the_system_after_the_third) {
     hst_memory_stats(ctx, &before);
     for (int i = 0; i < 50; i++) cr_assert(hst_trainer_step(t, NULL) == HST_OK);
     hst_memory_stats(ctx, &after);
-    cr_expect(after.system_allocations == before.system_allocations, "%lld more", (long long)(after.system_allocations - before.system_allocations));
-    cr_expect(after.current_total == before.current_total, "memory in use grew by %lld bytes", (long long)(after.current_total - before.current_total));
+    cr_expect(after.system_allocations == before.system_allocations, "%lld more",
+              (long long)(after.system_allocations - before.system_allocations));
+    cr_expect(after.current_total == before.current_total, "memory in use grew by %lld bytes",
+              (long long)(after.current_total - before.current_total));
     hst_trainer_free(t);
     hst_corpus_free(text);
     hst_close(ctx);

@@ -17,7 +17,9 @@ static int rung_of(const char *path) {
 }
 
 // The path of an #include "..." line, or NULL.
-static const char *included(const char *line, char path[256]) { return sscanf(line, " # include \"%255[^\"]\"", path) == 1 ? path : NULL; }
+static const char *included(const char *line, char path[256]) {
+    return sscanf(line, " # include \"%255[^\"]\"", path) == 1 ? path : NULL;
+}
 
 static void check_file(const char *file, int *includes) {
     char line[1024], path[256];
@@ -30,7 +32,8 @@ static void check_file(const char *file, int *includes) {
         cr_expect(rung_of(path) >= 0, "%s includes \"%s\", which is not in a folder of the library", file, path);
         cr_expect(rung_of(path) <= rung_of(file), "%s includes \"%s\", which is further down the ladder", file, path);
         if (command)
-            cr_expect(!strncmp(path, "train/cli/", 10) || !strcmp(path, "train/halfstep.h"), "%s includes \"%s\"; the command uses the public API only", file, path);
+            cr_expect(!strncmp(path, "train/cli/", 10) || !strcmp(path, "train/halfstep.h"),
+                      "%s includes \"%s\"; the command uses the public API only", file, path);
     }
     fclose(in);
 }
@@ -51,7 +54,8 @@ Test(tree, folders_are_a_ladder) {
 }
 
 Test(tree, the_check_finds_an_include_that_goes_down) {
-    cr_expect(rung_of("tensor/pool.c") < rung_of("ops/cpu/gemm.c") && rung_of("models/sru.c") < rung_of("train/cli/main.c"));
+    cr_expect(rung_of("tensor/pool.c") < rung_of("ops/cpu/gemm.c") &&
+              rung_of("models/sru.c") < rung_of("train/cli/main.c"));
     cr_expect(rung_of("elsewhere/x.h") == -1 && rung_of("tensor") == -1);
     char path[256];
     cr_expect_str_eq(included("#include \"ops/ops.h\" // why", path), "ops/ops.h");

@@ -18,6 +18,7 @@ typedef struct train_values {
     cli_common common;
     hst_train_options train;
     const char *output;
+    const char *val; // a path, or NULL
     double val_split;
     bool force, quiet, json;
 } train_values;
@@ -53,6 +54,8 @@ static const cli_option options[] = {
      .help = "how many bytes of each in a step"},
     {"fresh-share", 0, "SHARE", CLI_REAL, AT(train.fresh_share), .low = 0, .high = 1,
      .help = "share of the places that start a step from an empty state instead of the carried one"},
+    {"val", 0, "FILE", CLI_TEXT, AT(val), .standard = "the end of TEXT",
+     .help = "a text of its own (a file, a folder or -) to evaluate on; all of TEXT is then learned from"},
     {"val-split", 0, "SHARE", CLI_REAL, AT(val_split), .low = 0, .high = 1, .ends = CLI_BELOW_HIGH,
      .help = "share of the text, at its end, that is held out for evaluation"},
     {.help = "The optimizer"},
@@ -254,15 +257,16 @@ static int train(run *r) {
 
 // ---- the beginning ----
 
-// Whether there is a held-out part to evaluate on. An evaluation needs one prediction, that is two bytes.
-static bool split_text(run *r) {
-    if (r->v.val_split <= 0) return true;
-    hst_corpus *rest = hst_corpus_split(r->text, r->v.val_split);
+// Sets what to evaluate on, which may be nothing: an evaluation needs one prediction, that is two bytes.
+static bool find_held_out(run *r) {
+    if (!r->v.val && r->v.val_split <= 0) return true;
+    char *val[] = {(char *)r->v.val};
+    hst_corpus *rest = r->v.val ? cli_read_texts(r->ctx, 1, val) : hst_corpus_split(r->text, r->v.val_split);
     if (rest && hst_corpus_size(rest) >= 2)
         r->held_out = rest;
     else
         hst_corpus_free(rest);
-    if (rest && !r->held_out) warn(r, "no validation: the held-out share of this text is less than two bytes");
+    if (rest && !r->held_out) warn(r, "no validation: the held-out text has less than two bytes");
     return rest != NULL;
 }
 
@@ -270,7 +274,7 @@ static bool split_text(run *r) {
 // checkpoints with the optimizer's two numbers a weight, and the next one beside them before it takes a place.
 static int start(run *r) {
     r->text = cli_read_texts(r->ctx, r->texts, r->paths);
-    if (!r->text || !split_text(r)) return cli_failure(r->ctx, true);
+    if (!r->text || !find_held_out(r)) return cli_failure(r->ctx, true);
     r->trainer = hst_trainer_new(r->ctx, &r->v.train, r->text, r->held_out);
     if (!r->trainer) return cli_failure(r->ctx, hst_get_status(r->ctx) == HST_ERROR_VALUE);
     int64_t parameters = hst_parameter_elements(hst_lm_parameters(hst_trainer_model(r->trainer)));
