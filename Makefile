@@ -1,12 +1,14 @@
 # halfstep: `make help` lists the targets. Everything is built under $(BUILD); V=1 shows the commands.
 #   make CC=clang    make BUILD=elsewhere    make CFLAGS='-O1 -g -fsanitize=address'    make REAL=double (see tensor/backend.h)
+# Settings are remembered: what was built with others is built again.
 BUILD  ?= build
 REAL   ?= float
 CFLAGS ?= -O2 -g
+WERROR ?= # -Werror in `make check`: a newer compiler's new warning should not stop a build
 PYTHON ?= python3
 Q      := $(if $(V),,@)
 
-WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Werror
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes $(WERROR)
 FLAGS     = -std=c11 -D_GNU_SOURCE -I. $(WARNINGS) -ffp-contract=off -fno-math-errno -fPIC -fvisibility=hidden -pthread -MMD -MP
 LIBS     := -lm -pthread
 
@@ -34,15 +36,21 @@ COMMAND := $(patsubst %.c,$(BUILD)/%.o,$(wildcard train/cli/*.c))
 all: $(BUILD)/halfstep $(BUILD)/libhalfstep.a $(BUILD)/libhalfstep.so ## the command and the library (default)
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1@\2/p' Makefile | column -t -s@
+	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
-$(BUILD)/%.o: %.c
+SETTINGS := $(CC) $(CFLAGS) $(WERROR) $(KERNEL_OPTIMIZE) $(LDFLAGS) REAL=$(REAL) $(MACHINE)
+$(BUILD)/settings: FORCE
+	@mkdir -p $(@D)
+	@echo '$(SETTINGS)' | cmp -s - $@ || echo '$(SETTINGS)' > $@
+.PHONY: FORCE
+
+$(BUILD)/%.o: %.c $(BUILD)/settings
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC  $<")
 	$(Q)$(CC) $(FLAGS) $(CFLAGS) -c $< -o $@
 
 define isa_rule
-$(BUILD)/%.$(1).o: %.c
+$(BUILD)/%.$(1).o: %.c $(BUILD)/settings
 	@mkdir -p $$(@D)
 	$$(if $$(V),,@echo "  CC  $$<  ($(1))")
 	$$(Q)$$(CC) $$(FLAGS) $$(CFLAGS) $$(KERNEL_OPTIMIZE) $$(ISA_$(1)) -DHST_ISA=$(1) -c $$< -o $$@
@@ -111,6 +119,7 @@ crosscheck: $(BUILD)/libhalfstep.so ## files of ours in the `sru` package, and f
 	$(PYTHON) -B tests/fixtures/check_upstream.py $<
 
 clean: ## removes $(BUILD)
+	@test ! -e $(BUILD) || test -e $(BUILD)/settings || { echo "$(BUILD) was not built by this Makefile" >&2; exit 1; }
 	rm -rf $(BUILD)
 
 -include $(OBJECTS:.o=.d) $(COMMAND:.o=.d) $(patsubst %.c,$(BUILD)/%.d,$(wildcard tests/*/*.c))

@@ -10,6 +10,12 @@ static hst_context *find_context(const hst_op *op, hst_tensor *const *in) {
     return NULL;
 }
 
+// A computed tensor whose node backward has used up, or whose scope was closed, would silently be a constant.
+static bool has_ended(const hst_tensor *t) {
+    const hst_node *node = t->node && t->ctx->no_grad == 0 ? hst_find_node(t->ctx->tape, t->node) : NULL;
+    return t->node && t->ctx->no_grad == 0 && (!node || node->used);
+}
+
 static bool check_arguments(hst_context *ctx, const hst_op *op, hst_tensor *const *in) {
     if (ctx->status == HST_OK && ctx->options.cancel && ctx->options.cancel(ctx->options.user))
         hst_fail(ctx, HST_CANCELLED, "%s: cancelled by the program", op->name);
@@ -24,6 +30,13 @@ static bool check_arguments(hst_context *ctx, const hst_op *op, hst_tensor *cons
                      HST_ARGUMENT(op->inputs[i]));
         }
     }
+    for (int i = 0; i < HST_MAX_INPUTS && op->inputs[i] && ctx->status == HST_OK; i++)
+        if (in[i] && has_ended(in[i]))
+            hst_fail(
+                ctx, HST_ERROR_STATE,
+                "%s: argument %.*s was computed on a tape that has ended: its scope was closed, or hst_backward used "
+                "it up; hst_detach makes it a constant",
+                op->name, HST_ARGUMENT(op->inputs[i]));
     if (ctx->status == HST_OK && !op->backward && hst_wants_gradient(op, in))
         hst_fail(ctx, HST_ERROR_UNSUPPORTED,
                  "%s: has no gradient, and an argument wants one; hst_detach makes it a constant", op->name);

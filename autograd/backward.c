@@ -199,6 +199,7 @@ static bool check_given(hst_context *ctx, const char *what, int i, const hst_ten
 }
 
 hst_status hst_backward_from(hst_context *ctx, int count, hst_tensor *const *y, hst_tensor *const *dy) {
+    if (!ctx) return HST_ERROR_MEMORY;
     for (int i = 0; i < count && ctx->status == HST_OK; i++) {
         if (!check_given(ctx, "root", i, y[i]) || !check_given(ctx, "gradient", i, dy[i])) return ctx->status;
         if (y[i]->rank != dy[i]->rank || memcmp(y[i]->shape, dy[i]->shape, sizeof y[i]->shape)) {
@@ -211,6 +212,7 @@ hst_status hst_backward_from(hst_context *ctx, int count, hst_tensor *const *y, 
 }
 
 static hst_status backward_from_one(hst_context *ctx, hst_tensor *loss, bool keeping) {
+    if (!ctx) return HST_ERROR_MEMORY;
     if (ctx->status != HST_OK) return ctx->status;
     if (!check_given(ctx, "root", 0, loss)) return ctx->status;
     char text[64];

@@ -63,6 +63,7 @@ static double compare(const problem *p, hst_tensor *x) {
 
 hst_status hst_gradcheck(hst_context *ctx, hst_tensor *(*f)(hst_context *ctx, hst_tensor *const *x, void *user),
                          void *user, int count, hst_tensor *const *x, double *error) {
+    if (!ctx) return HST_ERROR_MEMORY;
     problem p = {ctx, f, user, x, ctx->random};
     *error = 0;
     for (int i = 0; i < count; i++) hst_attach_grad(x[i], HST_WRITE, HST_F32);

@@ -36,11 +36,13 @@ hst_tensor *hst_detach(hst_tensor *t) {
 }
 
 hst_status hst_no_grad_begin(hst_context *ctx) {
+    if (!ctx) return HST_ERROR_MEMORY;
     ctx->no_grad++;
     return HST_OK;
 }
 
 hst_status hst_no_grad_end(hst_context *ctx) {
+    if (!ctx) return HST_ERROR_MEMORY;
     if (ctx->no_grad == 0)
         return hst_fail(ctx, HST_ERROR_STATE,
                         "hst_no_grad_end: no region is open; each end needs its hst_no_grad_begin");
@@ -48,7 +50,10 @@ hst_status hst_no_grad_end(hst_context *ctx) {
     return HST_OK;
 }
 
-void hst_anomaly_mode(hst_context *ctx, bool on) { ctx->anomaly = on; }
+void hst_anomaly_mode(hst_context *ctx, bool on) {
+    if (!ctx) return;
+    ctx->anomaly = on;
+}
 
 bool hst_has_nan(hst_tensor *t) {
     bool found = false;

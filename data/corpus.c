@@ -18,6 +18,7 @@ struct hst_corpus {
     hst_context *ctx;
     uint8_t *bytes;
     size_t size, capacity;
+    int left_out; // of the folder being added: files that are not text
 };
 
 hst_corpus *hst_corpus_new(hst_context *ctx) {
@@ -33,9 +34,18 @@ void hst_corpus_free(hst_corpus *corpus) {
     hst_workspace_free(ctx, corpus);
 }
 
-const uint8_t *hst_corpus_bytes(const hst_corpus *corpus) { return corpus->bytes; }
-int64_t hst_corpus_size(const hst_corpus *corpus) { return (int64_t)corpus->size; }
-hst_context *hst_corpus_context(const hst_corpus *corpus) { return corpus->ctx; }
+const uint8_t *hst_corpus_bytes(const hst_corpus *corpus) {
+    if (!corpus) return NULL;
+    return corpus->bytes;
+}
+int64_t hst_corpus_size(const hst_corpus *corpus) {
+    if (!corpus) return 0;
+    return (int64_t)corpus->size;
+}
+hst_context *hst_corpus_context(const hst_corpus *corpus) {
+    if (!corpus) return NULL;
+    return corpus->ctx;
+}
 
 // Room for `more` bytes behind the text: exactly that for the first file, at least half as much again later, so that
 // many small files do not copy the text each time.
@@ -54,6 +64,7 @@ static bool reserve(hst_corpus *corpus, size_t more) {
 }
 
 hst_status hst_corpus_add_bytes(hst_corpus *corpus, const void *bytes, size_t count) {
+    if (!corpus) return HST_ERROR_STATE;
     if (hst_get_status(corpus->ctx) != HST_OK || !reserve(corpus, count)) return hst_get_status(corpus->ctx);
     if (count > 0) memcpy(corpus->bytes + corpus->size, bytes, count);
     corpus->size += count;
@@ -101,7 +112,7 @@ static bool add_open_file(hst_corpus *corpus, const char *path, int fd, bool in_
     if (corpus->size == start || !memchr(corpus->bytes + start, 0, corpus->size - start)) return true;
     if (in_folder) {
         corpus->size = start;
-        hst_log(corpus->ctx, HST_LOG_INFO, "%s: left out, a NUL byte in it says that it is not text", path);
+        corpus->left_out++;
     } else {
         hst_log(corpus->ctx, HST_LOG_WARNING, "%s: has NUL bytes, which text has not; they are used as they are", path);
     }
@@ -151,7 +162,7 @@ static bool append_entry(hst_corpus *corpus, list *l, const char *folder, DIR *o
     if (link) known = fstatat(dirfd(open_folder), name, &info, 0) == 0;
     if (known && S_ISREG(info.st_mode)) return append(corpus->ctx, l, folder, name, "");
     if (known && S_ISDIR(info.st_mode) && !link) return append(corpus->ctx, l, folder, name, "/");
-    hst_log(corpus->ctx, HST_LOG_INFO, "%s%s: left out, it is neither a file nor a folder", folder, name);
+    corpus->left_out++; // a socket, a link to a folder
     return true;
 }
 
@@ -159,6 +170,11 @@ static bool read_folder(hst_corpus *corpus, list *l, const char *folder) {
     DIR *open_folder = opendir(folder);
     if (!open_folder) return fail(corpus, HST_ERROR_IO, folder, "cannot be opened", strerror(errno));
     bool ok = true;
+    if (faccessat(dirfd(open_folder), "last.safetensors", F_OK, 0) == 0) { // the folder of a run, whose log is no text
+        corpus->left_out++;
+        closedir(open_folder);
+        return true;
+    }
     for (struct dirent *entry; ok;) {
         errno = 0;
         entry = readdir(open_folder);
@@ -176,6 +192,7 @@ static bool is_folder(const char *path) { return path[strlen(path) - 1] == '/'; 
 
 static bool add_folder(hst_corpus *corpus, const char *path) {
     list l = {NULL, 0, 0};
+    corpus->left_out = 0;
     bool ok = append(corpus->ctx, &l, path, "", is_folder(path) ? "" : "/");
     for (size_t i = 0; i < l.count && ok; i++)
         if (is_folder(l.paths[i])) ok = read_folder(corpus, &l, l.paths[i]);
@@ -184,12 +201,16 @@ static bool add_folder(hst_corpus *corpus, const char *path) {
         if (!is_folder(l.paths[i])) ok = add_file(corpus, l.paths[i], true);
     for (size_t i = 0; i < l.count; i++) hst_workspace_free(corpus->ctx, l.paths[i]);
     hst_workspace_free(corpus->ctx, l.paths);
+    if (ok && corpus->left_out > 0)
+        hst_log(corpus->ctx, HST_LOG_INFO,
+                "%s: left out %d of its entries, which are not text (a NUL byte) or not files", path, corpus->left_out);
     return ok;
 }
 
 // ---- all of them ----
 
 hst_status hst_corpus_add(hst_corpus *corpus, const char *path) {
+    if (!corpus) return HST_ERROR_STATE;
     if (hst_get_status(corpus->ctx) != HST_OK) return hst_get_status(corpus->ctx);
     static const char input[] = "standard input", no_text[] = "it is empty; a text is expected",
                       no_files[] = "no text in it; hidden files and files with NUL bytes do not count";
@@ -209,6 +230,7 @@ hst_status hst_corpus_add(hst_corpus *corpus, const char *path) {
 }
 
 hst_corpus *hst_corpus_split(hst_corpus *corpus, double share) {
+    if (!corpus) return NULL;
     if (hst_get_status(corpus->ctx) != HST_OK) return NULL;
     if (!(share >= 0 && share < 1)) {
         hst_fail(corpus->ctx, HST_ERROR_VALUE, "hst_corpus_split: share %g; it must be at least 0 and below 1", share);

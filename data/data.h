@@ -4,7 +4,7 @@
 //     hst_corpus_add(text, "book.txt");                     // a file, a folder, or "-" for standard input
 //     hst_corpus *held_out = hst_corpus_split(text, 0.1);   // the last tenth leaves text
 //     hst_stream *stream = hst_stream_new(text, 16, 64, seed);
-//     hst_stream_next(stream, ids, targets);                // (L, B) u8 each, lanes continue from call to call
+//     hst_stream_next(stream, ids, targets, &fresh);        // (L, B) u8 each, lanes continue from call to call
 #ifndef HST_DATA_H
 #define HST_DATA_H
 
@@ -20,9 +20,10 @@ typedef struct hst_corpus hst_corpus;
 HST_API hst_corpus *hst_corpus_new(hst_context *ctx); // empty; free with hst_corpus_free; NULL after an error
 HST_API void hst_corpus_free(hst_corpus *corpus);     // NULL is accepted
 
-// Appends a file; the files of a folder and of the folders in it, in the byte order of their paths, without hidden ones
-// and without files that hold a NUL byte; or, for "-", standard input. A UTF-8 byte-order mark at the start of a file
-// is skipped. HST_ERROR_IO says which path and why; an empty file or folder is HST_ERROR_FORMAT.
+// Appends a file; the files of a folder and of the folders in it, in the byte order of their paths, without hidden
+// ones, the folders of runs (with a last.safetensors) and files that hold a NUL byte; or, for "-", standard input. A
+// UTF-8 byte-order mark at the start of a file is skipped. HST_ERROR_IO says which path and why; an empty file or
+// folder is HST_ERROR_FORMAT.
 HST_API hst_status hst_corpus_add(hst_corpus *corpus, const char *path);
 HST_API hst_status hst_corpus_add_bytes(hst_corpus *corpus, const void *bytes, size_t count); // copied
 

@@ -62,10 +62,17 @@ void hst_stream_free(hst_stream *stream) {
     if (stream) hst_workspace_free(stream->ctx, stream);
 }
 
-int64_t hst_stream_epoch_batches(const hst_stream *stream) { return stream->epoch_batches; }
-int64_t hst_stream_position(const hst_stream *stream) { return stream->position; }
+int64_t hst_stream_epoch_batches(const hst_stream *stream) {
+    if (!stream) return 0;
+    return stream->epoch_batches;
+}
+int64_t hst_stream_position(const hst_stream *stream) {
+    if (!stream) return 0;
+    return stream->position;
+}
 
 void hst_stream_seek(hst_stream *stream, int64_t position) {
+    if (!stream) return;
     if (position >= 0)
         stream->position = position;
     else
@@ -99,6 +106,7 @@ static uint8_t *elements(const hst_stream *stream, hst_tensor *t, const char *na
 }
 
 hst_status hst_stream_next(hst_stream *stream, hst_tensor *ids, hst_tensor *targets, bool *fresh) {
+    if (!stream) return HST_ERROR_STATE;
     if (hst_get_status(stream->ctx) != HST_OK) return hst_get_status(stream->ctx);
     int64_t n = stream->size, epoch = stream->position / stream->epoch_batches;
     int64_t first = stream->position % stream->epoch_batches * stream->length;

@@ -91,6 +91,7 @@ static void run(generator *g, const uint8_t *prompt, size_t count, int64_t token
 
 hst_status hst_lm_generate(const hst_lm *m, const uint8_t *prompt, size_t count, int64_t tokens,
                            const hst_sampling *sampling, bool (*emit)(int symbol, void *user), void *user) {
+    if (!m) return HST_ERROR_STATE;
     hst_context *ctx = m->ctx;
     if (ctx->status != HST_OK || !check(m, sampling)) return ctx->status;
     hst_no_grad_begin(ctx);

@@ -30,7 +30,8 @@ static void make_parts(hst_lm *m) {
 }
 
 hst_lm *hst_lm_new(hst_context *ctx, const hst_lm_config *config) {
-    hst_lm *m = ctx->status == HST_OK && check(ctx, config) ? hst_allocate(ctx, sizeof *m, HST_WORKSPACE) : NULL;
+    hst_lm *m =
+        hst_get_status(ctx) == HST_OK && check(ctx, config) ? hst_allocate(ctx, sizeof *m, HST_WORKSPACE) : NULL;
     if (!m) return NULL;
     *m = (hst_lm){.ctx = ctx, .config = *config, .parameters = hst_parameters_new(ctx)};
     hst_category category = ctx->category;
@@ -51,10 +52,18 @@ void hst_lm_free(hst_lm *m) {
     hst_free(m->ctx, m);
 }
 
-const hst_lm_config *hst_lm_configuration(const hst_lm *m) { return &m->config; }
-hst_parameters *hst_lm_parameters(const hst_lm *m) { return m->parameters; }
+const hst_lm_config *hst_lm_configuration(const hst_lm *m) {
+    if (!m) return NULL;
+    return &m->config;
+}
+hst_parameters *hst_lm_parameters(const hst_lm *m) {
+    if (!m) return NULL;
+    return m->parameters;
+}
 
 hst_tensor *hst_lm_forward(const hst_lm *m, hst_tensor *ids, hst_tensor *c0, bool training, hst_tensor **c_last) {
+    if (c_last) *c_last = NULL;
+    if (!m) return NULL;
     hst_tensor *x = hst_embedding(m->embedding, ids);
     hst_tensor *h = hst_sru_forward(m->sru, x, c0, NULL, training, c_last);
     if (m->config.layer_norm) h = hst_layer_norm(h, m->norm_gain, m->norm_bias, 1e-5);

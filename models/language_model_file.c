@@ -104,6 +104,7 @@ static bool collect(const hst_lm *m, hst_entry *entries, char (*names)[MAX_NAME]
 
 hst_status hst_lm_save_with(const hst_lm *m, const char *path, const hst_entry *more, int more_count,
                             const char *const *metadata, int pairs) {
+    if (!m) return HST_ERROR_STATE;
     hst_context *ctx = m->ctx;
     if (ctx->status != HST_OK) return ctx->status;
     int own = hst_parameter_count(m->parameters) + m->config.layers, count = own + more_count;
@@ -200,6 +201,7 @@ bool hst_lm_read(hst_lm *m, const char *path, const hst_safetensors *file) {
 }
 
 hst_lm *hst_lm_load(hst_context *ctx, const char *path) {
+    if (hst_get_status(ctx) != HST_OK) return NULL;
     hst_safetensors *file = hst_safetensors_open(ctx, path);
     hst_lm_config config;
     hst_lm *m = NULL;

@@ -1,7 +1,7 @@
 // models.h: modules with named parameters, the language model, its files, sampling.
 //
 //     hst_lm *model = hst_lm_new(ctx, &config);                            // or hst_lm_load(ctx, "model.safetensors")
-//     hst_tensor *logits = hst_lm_forward(model, ids, state, new_state);   // ids (L, B) -> (L, B, V)
+//     hst_tensor *next, *logits = hst_lm_forward(model, ids, state, true, &next); // ids (L, B) -> (L, B, V)
 //     hst_lm_save(model, "model.safetensors");
 #ifndef HST_MODELS_H
 #define HST_MODELS_H

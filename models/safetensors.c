@@ -257,10 +257,16 @@ static bool read_file(hst_safetensors *file, int fd, uint64_t size) {
     if (!hst_read_file(file->ctx, file->path, fd, prefix, PREFIX)) return false;
     for (int i = PREFIX; i-- > 0;) n = n << 8 | prefix[i];
     if (n > MAX_HEADER)
-        return defect(file, NULL, "a header of %" PRIu64 " bytes is announced; at most %d are allowed", n, MAX_HEADER);
+        return defect(file, NULL,
+                      "not a safetensors file: its first 8 bytes announce a header of %" PRIu64
+                      " bytes; at most %d are allowed",
+                      n, MAX_HEADER);
     uint64_t rest = size - PREFIX, bytes = rest - n;
     if (n > rest)
-        return defect(file, NULL, "a header of %" PRIu64 " bytes is announced, but only %" PRIu64 " follow", n, rest);
+        return defect(file, NULL,
+                      "not a safetensors file, or cut short: a header of %" PRIu64
+                      " bytes is announced, but only %" PRIu64 " follow",
+                      n, rest);
     file->header = hst_workspace(file->ctx, n + 1);
     if (!file->header || !hst_read_file(file->ctx, file->path, fd, file->header, n)) return false;
     if (!read_header(file, n) || !check_layout(file, bytes)) return false;

@@ -10,7 +10,8 @@
 extern "C" {
 #endif
 
-// y = a b. a (..., M, K) taken as rows of K, b (K, N), y (..., M, N); float. b may be a transposed view.
+// y = a b, which is linear without a bias and reports errors as `linear`. a (..., M, K) taken as rows of K, b (K, N), y
+// (..., M, N); float. b may be a transposed view.
 HST_API hst_tensor *hst_matmul(hst_tensor *a, hst_tensor *b);
 
 // y = x w + bias. x (..., K), w (K, N), bias (N) or NULL, y (..., N); float.
@@ -27,8 +28,8 @@ HST_API hst_tensor *hst_layer_norm(hst_tensor *x, hst_tensor *gain, hst_tensor *
 // Each element is zero with probability p in [0, 1), else multiplied by 1 / (1 - p). p = 0 returns x itself.
 HST_API hst_tensor *hst_dropout(hst_tensor *x, double p);
 
-// The SRU recurrence; L, B, D from u, equations in spec order:
-//     f = s(U1 + vf p + bf)   r = s(U2 + vr p + br)   c = U0 + (p - U0) f   h = x' + (c - x') m r,   p = c at t-1
+// The SRU recurrence; L, B, D from u, p = c at t - 1:
+//     f = s(U1 + vf p + bf)   r = s(U2 + vr p + br)   c = U0 + (p - U0) f   h = x' + (c - x') m r
 // u (L, B, k D) as k planes of D: candidate, forget, reset and, for k = 4, skip. x (L, B, D): x' = scale_x x for k = 3,
 // NULL for no skip (x' = 0); k = 4 takes no x, x' = U3. v (2 D) or NULL (zero), bias (2 D): forget, then reset. c0 (B,
 // D) or NULL (zero). mask m (B, D) or NULL (one), as hst_dropout of ones makes it. pad (L, B) u8 or NULL: where it is
@@ -62,7 +63,8 @@ HST_API hst_tensor *hst_reshape(hst_tensor *x, int rank, const int64_t *shape);
 HST_API hst_tensor *hst_slice(hst_tensor *x, int axis, int64_t start, int64_t end); // [start, end)
 HST_API hst_tensor *hst_transpose(hst_tensor *x, int axis0, int axis1);
 
-// Names of all operations with their arguments, one a line, into text[size], as snprintf does.
+// All operations, one a line: name, what mixed precision may do to it (amp/README.md), arguments and results, into
+// text[size], as snprintf does.
 HST_API size_t hst_op_names(char *text, size_t size);
 
 #ifdef __cplusplus

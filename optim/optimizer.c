@@ -113,6 +113,7 @@ hst_optimizer *hst_sgd(hst_parameters *list, hst_sgd_options s) {
 // ---- both ----
 
 hst_status hst_optimizer_step(hst_optimizer *o, double rate, double factor) {
+    if (!o) return HST_ERROR_STATE;
     hst_context *ctx = o->list->ctx;
     if (ctx->status != HST_OK) return ctx->status;
     o->steps++;
@@ -123,14 +124,24 @@ hst_status hst_optimizer_step(hst_optimizer *o, double rate, double factor) {
     return ctx->status;
 }
 
-int64_t hst_optimizer_steps(const hst_optimizer *o) { return o->steps; }
-void hst_optimizer_set_steps(hst_optimizer *o, int64_t steps) { o->steps = steps; }
+int64_t hst_optimizer_steps(const hst_optimizer *o) {
+    if (!o) return 0;
+    return o->steps;
+}
+void hst_optimizer_set_steps(hst_optimizer *o, int64_t steps) {
+    if (!o) return;
+    o->steps = steps;
+}
 
 static int states_each(const hst_optimizer *o) { return (o->state_names[0] != NULL) + (o->state_names[1] != NULL); }
 
-int hst_optimizer_state_count(const hst_optimizer *o) { return o->list->count * states_each(o); }
+int hst_optimizer_state_count(const hst_optimizer *o) {
+    if (!o) return 0;
+    return o->list->count * states_each(o);
+}
 
 hst_tensor *hst_optimizer_state(const hst_optimizer *o, int i, char *name, size_t name_size) {
+    if (!o) return NULL;
     int parameter = i / states_each(o), state = i % states_each(o);
     snprintf(name, name_size, "%s.%s", o->state_names[state], o->list->items[parameter].name);
     return o->states[parameter * MAX_STATES + state];

@@ -4,7 +4,7 @@
 #include "optim/parameter.h"
 
 hst_parameters *hst_parameters_new(hst_context *ctx) {
-    hst_parameters *list = ctx->status == HST_OK ? hst_allocate(ctx, sizeof *list, HST_WORKSPACE) : NULL;
+    hst_parameters *list = hst_get_status(ctx) == HST_OK ? hst_allocate(ctx, sizeof *list, HST_WORKSPACE) : NULL;
     if (list) *list = (hst_parameters){.ctx = ctx};
     return list;
 }
@@ -56,18 +56,32 @@ hst_tensor *hst_parameter(hst_parameters *list, const char *name, hst_tensor *va
     return value;
 }
 
-int hst_parameter_count(const hst_parameters *list) { return list->count; }
-const char *hst_parameter_name(const hst_parameters *list, int i) { return list->items[i].name; }
-hst_tensor *hst_parameter_value(const hst_parameters *list, int i) { return list->items[i].value; }
-hst_context *hst_parameters_context(const hst_parameters *list) { return list->ctx; }
+int hst_parameter_count(const hst_parameters *list) {
+    if (!list) return 0;
+    return list->count;
+}
+const char *hst_parameter_name(const hst_parameters *list, int i) {
+    if (!list) return NULL;
+    return list->items[i].name;
+}
+hst_tensor *hst_parameter_value(const hst_parameters *list, int i) {
+    if (!list) return NULL;
+    return list->items[i].value;
+}
+hst_context *hst_parameters_context(const hst_parameters *list) {
+    if (!list) return NULL;
+    return list->ctx;
+}
 
 int64_t hst_parameter_elements(const hst_parameters *list) {
+    if (!list) return 0;
     int64_t elements = 0;
     for (int i = 0; i < list->count; i++) elements += hst_count(list->items[i].value);
     return elements;
 }
 
 double hst_gradient_norm(const hst_parameters *list) {
+    if (!list) return NAN;
     double total = 0;
     for (int i = 0; i < list->count; i++) {
         const hst_tensor *grad = list->items[i].value->grad;

@@ -59,16 +59,17 @@ void hst_close(hst_context *ctx) {
 
 // ---- errors ----
 
-hst_status hst_get_status(const hst_context *ctx) { return ctx->status; }
-const char *hst_error(const hst_context *ctx) { return ctx->error; }
+hst_status hst_get_status(const hst_context *ctx) { return ctx ? ctx->status : HST_ERROR_MEMORY; }
+const char *hst_error(const hst_context *ctx) { return ctx ? ctx->error : "no context: memory is out"; }
 
 void hst_clear_error(hst_context *ctx) {
+    if (!ctx) return;
     ctx->status = HST_OK;
     ctx->error[0] = 0;
 }
 
 hst_status hst_fail(hst_context *ctx, hst_status status, const char *format, ...) {
-    if (ctx->status != HST_OK) return status;
+    if (!ctx || ctx->status != HST_OK) return status;
     ctx->status = status;
     va_list arguments;
     va_start(arguments, format);
@@ -80,6 +81,7 @@ hst_status hst_fail(hst_context *ctx, hst_status status, const char *format, ...
 // ---- scopes ----
 
 hst_status hst_scope_begin(hst_context *ctx) {
+    if (!ctx) return HST_ERROR_MEMORY;
     if (ctx->depth + 1 < HST_MAX_DEPTH) {
         ctx->scopes[++ctx->depth] = (hst_scope){0};
         return HST_OK;
@@ -111,6 +113,7 @@ static void move_out(hst_context *ctx, hst_tensor *result) {
 }
 
 hst_tensor *hst_scope_end(hst_context *ctx, hst_tensor *result) {
+    if (!ctx) return NULL;
     if (ctx->too_deep > 0) {
         ctx->too_deep--;
         return result;
@@ -147,14 +150,17 @@ void *hst_allocate(hst_context *ctx, size_t bytes, hst_category category) {
 void hst_free(hst_context *ctx, void *memory) { hst_pool_free(ctx->pool, memory); }
 void *hst_workspace(hst_context *ctx, size_t bytes) { return hst_allocate(ctx, bytes, HST_WORKSPACE); }
 void hst_workspace_free(hst_context *ctx, void *memory) { hst_pool_free(ctx->pool, memory); }
-void hst_memory_stats(const hst_context *ctx, hst_memory *stats) { hst_pool_stats(ctx->pool, stats); }
+void hst_memory_stats(const hst_context *ctx, hst_memory *stats) {
+    *stats = (hst_memory){0};
+    if (ctx) hst_pool_stats(ctx->pool, stats);
+}
 
 void hst_parallel(hst_context *ctx, int64_t tasks, void (*body)(void *arg, int64_t task), void *arg) {
     hst_threads_run(ctx->threads, tasks, body, arg);
 }
 
-int hst_thread_count(const hst_context *ctx) { return hst_threads_count(ctx->threads); }
-const char *hst_isa(const hst_context *ctx) { return ctx->backend->name; }
+int hst_thread_count(const hst_context *ctx) { return ctx ? hst_threads_count(ctx->threads) : 0; }
+const char *hst_isa(const hst_context *ctx) { return ctx ? ctx->backend->name : ""; }
 
 void hst_log(hst_context *ctx, int level, const char *format, ...) {
     if (!ctx->options.log) return;

@@ -25,11 +25,13 @@ void hst_philox(hst_random_key key, uint64_t i, uint32_t words[4]) {
 }
 
 void hst_random_step(hst_context *ctx, uint64_t step) {
+    if (!ctx) return;
     ctx->random.step = step;
     ctx->random.operation = 0;
 }
 
 void hst_seed(hst_context *ctx, uint64_t seed) {
+    if (!ctx) return;
     ctx->random.seed = seed;
     hst_random_step(ctx, 0);
 }

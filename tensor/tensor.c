@@ -74,7 +74,7 @@ static hst_tensor *new_header(hst_context *ctx, hst_dtype dtype, int rank, const
 }
 
 static bool check_new(hst_context *ctx, hst_dtype dtype, int rank, const int64_t *shape, size_t *bytes) {
-    if (ctx->status != HST_OK) return false;
+    if (!ctx || ctx->status != HST_OK) return false;
     if ((unsigned)dtype >= HST_DTYPES || rank < 0 || rank > HST_MAX_RANK) {
         hst_fail(ctx, HST_ERROR_VALUE, "a tensor of dtype %d and rank %d: dtypes are 0 to %d, ranks 0 to %d",
                  (int)dtype, rank, HST_DTYPES - 1, HST_MAX_RANK);
@@ -161,11 +161,21 @@ hst_tensor *hst_adopt(hst_context *ctx, hst_dtype dtype, int rank, const int64_t
 
 // ---- looking ----
 
-hst_context *hst_context_of(const hst_tensor *t) { return t->ctx; }
-hst_dtype hst_dtype_of(const hst_tensor *t) { return t->dtype; }
-int hst_rank(const hst_tensor *t) { return t->rank; }
+hst_context *hst_context_of(const hst_tensor *t) {
+    if (!t) return NULL;
+    return t->ctx;
+}
+hst_dtype hst_dtype_of(const hst_tensor *t) {
+    if (!t) return HST_F32;
+    return t->dtype;
+}
+int hst_rank(const hst_tensor *t) {
+    if (!t) return 0;
+    return t->rank;
+}
 
 int64_t hst_dim(const hst_tensor *t, int axis) {
+    if (!t) return 0;
     int i = axis < 0 ? axis + t->rank : axis;
     if (i >= 0 && i < t->rank) return t->shape[i];
     hst_fail(t->ctx, HST_ERROR_VALUE, "hst_dim: axis %d of a tensor of rank %d", axis, t->rank);
@@ -173,12 +183,14 @@ int64_t hst_dim(const hst_tensor *t, int axis) {
 }
 
 int64_t hst_count(const hst_tensor *t) {
+    if (!t) return 0;
     int64_t count = 1;
     for (int i = 0; i < t->rank; i++) count *= t->shape[i];
     return count;
 }
 
 bool hst_is_contiguous(const hst_tensor *t) {
+    if (!t) return false;
     bool contiguous = true;
     int64_t stride = 1;
     for (int i = t->rank - 1; i >= 0; stride *= t->shape[i--]) {

@@ -161,7 +161,7 @@ HST_API bool hst_is_contiguous(const hst_tensor *t);
 HST_API hst_status hst_copy_out(const hst_tensor *t, hst_dtype dtype, void *array);
 HST_API hst_status hst_copy_in(hst_tensor *t, hst_dtype dtype, const void *array);
 
-// One element as a double (an i64 beyond 2^53 rounds); `index` has hst_rank(t) entries, NULL for a scalar.
+// One element as a double (an i64 beyond 2^53 rounds); `index` has hst_rank(t) entries, NULL for the first element.
 HST_API double hst_item(const hst_tensor *t, const int64_t *index);
 
 // The elements themselves, for a contiguous tensor; NULL and an error for a strided view. hst_mutable_data bumps the

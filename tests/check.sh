@@ -14,15 +14,15 @@ for header in train/halfstep.h tensor/tensor.h autograd/autograd.h ops/ops.h opt
 done
 
 step "only hst_ is exported, nothing forbidden is imported, no writable globals"
-make --no-print-directory BUILD="$build" all
+make --no-print-directory -j"$jobs" BUILD="$build" all
 if nm -D --defined-only "$build/libhalfstep.so" | awk '{print $3}' | grep -v '^hst_'; then exit 1; fi
 if nm -u "$build/libhalfstep.a" | grep -wE 'exit|_exit|abort|printf|puts|getenv|setlocale|signal|rand|srand|strtok|localtime|system|stdout|stderr'; then exit 1; fi
 if nm -f sysv "$build/libhalfstep.a" | grep -E '[|] *[.](data|bss|tdata|tbss)$'; then exit 1; fi
 
 if command -v clang >/dev/null; then
     step "clang compiles everything without a warning"
-    make --no-print-directory -j"$jobs" CC=clang BUILD="$build/clang" all
+    make --no-print-directory -j"$jobs" CC=clang WERROR=-Werror BUILD="$build/clang" all
 fi
 
-step "every suite under AddressSanitizer and UndefinedBehaviorSanitizer"
-make --no-print-directory -j"$jobs" BUILD="$build/asan" KERNEL_OPTIMIZE=-O1 CFLAGS='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer' run-tests
+step "gcc compiles everything without a warning, and every suite passes under AddressSanitizer and UndefinedBehaviorSanitizer"
+make --no-print-directory -j"$jobs" BUILD="$build/asan" WERROR=-Werror KERNEL_OPTIMIZE=-O1 CFLAGS='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer' run-tests

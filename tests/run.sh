@@ -3,6 +3,8 @@
 set -u
 failed=
 for program in "$@"; do
+    echo "== $(basename "$(dirname "$program")")"
     "$program" || failed="$failed $program"
 done
 [ -z "$failed" ] || { echo "failed:$failed" >&2; exit 1; }
+echo "all of $# suites passed"

@@ -41,6 +41,7 @@ static bool evaluate_group(group g, double *sum) {
 }
 
 hst_status hst_lm_evaluate(const hst_lm *model, const uint8_t *bytes, int64_t count, int64_t reset, double *nats) {
+    if (!model) return HST_ERROR_STATE;
     hst_context *ctx = model->ctx;
     int64_t predictions = count - 1, length = reset > 0 && reset < predictions ? reset : predictions;
     if (ctx->status != HST_OK) return ctx->status;

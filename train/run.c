@@ -40,6 +40,7 @@ static void report(run *r, hst_event event, const char *path) {
         .seconds = hst_seconds() - r->began,
         .validation = t->validation,
         .best = t->best,
+        .best_step = t->best_step,
         .path = path,
     };
     if (r->progress && !r->progress(&p, r->user)) r->stopped = true;
@@ -118,7 +119,10 @@ static bool evaluate(run *r) {
         HST_OK)
         return false;
     bool best = !(t->validation >= t->best);
-    if (best) t->best = t->validation;
+    if (best) {
+        t->best = t->validation;
+        t->best_step = t->step;
+    }
     report(r, HST_EVENT_EVAL, NULL);
     return !best || save(r, true);
 }
@@ -139,6 +143,7 @@ static bool step(run *r) {
 
 hst_status hst_trainer_run(hst_trainer *t, const char *folder,
                            bool (*progress)(const hst_progress *progress, void *user), void *user) {
+    if (!t) return HST_ERROR_STATE;
     run r = {
         .t = t, .folder = folder, .progress = progress, .user = user, .began = hst_seconds(), .saved = hst_seconds()};
     if (t->ctx->status != HST_OK || !plan(&r)) return t->ctx->status;

@@ -72,6 +72,7 @@ typedef struct hst_progress {
     double seconds;           // since hst_trainer_run began
     double validation;        // nats a symbol, of the last evaluation; NaN before the first
     double best;              // the lowest of them
+    int64_t best_step;        // when that was
     const char *path;         // HST_EVENT_SAVE
 } hst_progress;
 

@@ -65,8 +65,10 @@ hst_trainer *hst_trainer_new(hst_context *ctx, const hst_train_options *options,
                              const hst_corpus *held_out) {
     hst_train_options o;
     hst_train_defaults(&o, sizeof o);
-    memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
-    hst_trainer *t = ctx->status == HST_OK && check(ctx, &o) ? hst_allocate(ctx, sizeof *t, HST_WORKSPACE) : NULL;
+    if (options) memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
+    if (!text) hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: text is NULL; there is nothing to learn from");
+    hst_trainer *t =
+        hst_get_status(ctx) == HST_OK && check(ctx, &o) ? hst_allocate(ctx, sizeof *t, HST_WORKSPACE) : NULL;
     if (!t) return NULL;
     *t = (hst_trainer){.ctx = ctx,
                        .options = o,
@@ -93,8 +95,14 @@ void hst_trainer_free(hst_trainer *t) {
     hst_free(t->ctx, t);
 }
 
-hst_lm *hst_trainer_model(hst_trainer *t) { return t->model; }
-const hst_train_options *hst_trainer_options(hst_trainer *t) { return &t->options; }
+hst_lm *hst_trainer_model(hst_trainer *t) {
+    if (!t) return NULL;
+    return t->model;
+}
+const hst_train_options *hst_trainer_options(hst_trainer *t) {
+    if (!t) return NULL;
+    return &t->options;
+}
 
 // ---- one step ----
 
@@ -121,9 +129,8 @@ static double learning_rate(const hst_trainer *t) {
 static bool check_finite(hst_trainer *t) {
     if (isfinite(t->loss) && isfinite(t->norm)) return true;
     hst_fail(t->ctx, HST_ERROR_DIVERGED,
-             "training diverged at step %lld: the loss is %g and the gradient's norm %g; a lower learning rate (%g "
-             "now) may help",
-             (long long)t->step + 1, t->loss, t->norm, t->rate);
+             "training diverged at step %lld: the %s is no longer a finite number; a learning rate below %g may help",
+             (long long)t->step + 1, isfinite(t->loss) ? "gradient" : "loss", t->rate);
     return false;
 }
 
@@ -141,6 +148,7 @@ static void forward_backward_update(hst_trainer *t) {
 }
 
 hst_status hst_trainer_step(hst_trainer *t, double *loss) {
+    if (!t) return HST_ERROR_STATE;
     hst_context *ctx = t->ctx;
     bool new_epoch;
     if (t->options.steps == 0)

@@ -18,6 +18,7 @@ struct hst_trainer {
     double loss, norm, rate;          // of the last step
     double smooth_loss, step_seconds; // running means
     double validation, best;          // NaN before the first evaluation
+    int64_t best_step;
 };
 
 double hst_seconds(void); // a clock that only goes forward

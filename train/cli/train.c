@@ -28,15 +28,15 @@ typedef struct train_values {
 static const cli_option options[] = {
     {.help = "The run"},
     {"output", 'o', "RUN", CLI_TEXT, AT(output), .standard = "book.run for book.txt",
-     .help = "folder for the model and the log, made if missing"},
+     .help = "folder for the model and the log, made if missing (its parent must exist)"},
     {"force", 'f', NULL, CLI_FLAG, AT(force), .help = "start over in a folder that holds a run"},
     {"steps", 0, "N", CLI_INT64, AT(train.steps), .low = 1, .high = 1e12, .standard = "", .help = "train for N steps"},
     {"time", 0, "TIME", CLI_SECONDS, AT(train.seconds), .low = 0, .high = 1e8, .ends = CLI_ABOVE_LOW, .standard = "",
-     .help = "train for a duration, 90s, 3m or 1h30m; the speed is measured first and gives the number of steps"},
+     .help = "train for about a duration, 90s, 3m or 1h30m; the speed is measured first and gives the number of steps"},
     {"epochs", 0, "N", CLI_REAL, AT(train.epochs), .low = 0, .high = 1e6, .ends = CLI_ABOVE_LOW,
      .help = "train for N passes over the text"},
     {"eval-every", 0, "STEPS", CLI_INT64, AT(train.eval_every), .low = 0, .high = 1e12,
-     .standard = "0, eight times a run", .help = "how often to evaluate on the held-out text"},
+     .standard = "0, eight times a run, or fewer in a short one", .help = "how often to evaluate on the held-out text"},
     {"save-every", 0, "STEPS", CLI_INT64, AT(train.save_every), .low = 0, .high = 1e12,
      .standard = "0, after evaluations, at most once a minute, and at the end",
      .help = "how often to save the newest model"},
@@ -106,7 +106,11 @@ static void warn(run *r, const char *message) {
 }
 
 static void on_library_message(int level, const char *message, void *user) {
-    if (level == HST_LOG_WARNING) warn(user, message);
+    const run *r = user;
+    if (level == HST_LOG_WARNING)
+        warn(user, message);
+    else if (!r->v.quiet)
+        fprintf(stderr, "note: %s\n", message);
 }
 
 static void print_plan(const run *r) {
@@ -214,9 +218,9 @@ static void print_result(const run *r) {
         json_end(&json);
     }
     if (r->v.quiet) return;
-    fprintf(stderr, "%s loss: %.4f nats per byte (%.4f bits); steps: %" PRId64 ", time: %s\n",
-            validated ? "held-out" : "training", loss, loss / M_LN2, p->step,
-            cli_format_duration(p->seconds, spent, sizeof spent));
+    fprintf(stderr, "%s loss: %.4f nats per byte (%.4f bits)", validated ? "held-out" : "training", loss, loss / M_LN2);
+    if (validated && p->best_step < p->step) fprintf(stderr, " at step %" PRId64 ", the best", p->best_step);
+    fprintf(stderr, "; steps: %" PRId64 ", time: %s\n", p->step, cli_format_duration(p->seconds, spent, sizeof spent));
     fprintf(stderr, "sample it with: %s generate %s\n", cli_quoted(program_invocation_name, program, sizeof program),
             cli_quoted(r->v.output, quoted, sizeof quoted));
 }
@@ -290,6 +294,10 @@ static bool options_fit(const run *r) {
     const hst_train_options *o = &r->v.train;
     if ((o->steps > 0) + (o->seconds > 0) + (o->epochs != standard.epochs) > 1)
         cli_error("--steps, --time and --epochs exclude each other");
+    else if (r->v.val && r->v.val_split != 0.1)
+        cli_error("--val and --val-split exclude each other");
+    else if (o->momentum != standard.momentum && o->optimizer != HST_SGD)
+        cli_error("--momentum is sgd's; adamw has none");
     else if (cli_folder_in_use(r->v.output) && !r->v.force)
         cli_error("%s: holds a run already; --force starts over in it, -o names another folder", r->v.output);
     else

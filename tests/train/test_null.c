@@ -1,0 +1,94 @@
+// test_null.c: a program written without checks. Whatever failed is NULL, and every public function takes it.
+#include <criterion/criterion.h>
+#include <math.h>
+#include "train/halfstep.h"
+
+static hst_tensor *identity(hst_context *ctx, hst_tensor *const *x, void *user) { return (void)ctx, (void)user, x[0]; }
+static bool keep_going(int symbol, void *user) { return (void)symbol, (void)user, true; }
+
+Test(null, no_context) {
+    hst_memory memory;
+    double error;
+    cr_expect(hst_get_status(NULL) == HST_ERROR_MEMORY && *hst_error(NULL));
+    hst_clear_error(NULL);
+    cr_expect_eq(hst_fail(NULL, HST_ERROR_VALUE, "%d", 1), HST_ERROR_VALUE);
+    cr_expect(hst_thread_count(NULL) == 0 && *hst_isa(NULL) == 0);
+    hst_memory_stats(NULL, &memory);
+    cr_expect_eq(memory.peak_total, 0);
+    hst_seed(NULL, 1), hst_random_step(NULL, 1), hst_anomaly_mode(NULL, true), hst_close(NULL);
+    cr_expect(hst_scope_begin(NULL) && hst_no_grad_begin(NULL) && hst_no_grad_end(NULL) && !hst_scope_end(NULL, NULL));
+    cr_expect(!hst_empty(NULL, HST_F32, HST_SCALAR) && !hst_zeros(NULL, HST_F32, HST_SCALAR));
+    cr_expect(!hst_full(NULL, HST_F32, HST_SCALAR, 1) && !hst_uniform(NULL, HST_F32, HST_SCALAR, 0, 1));
+    cr_expect(!hst_from_array(NULL, HST_F32, HST_SCALAR, HST_F32, &(float){1}));
+    cr_expect(!hst_adopt(NULL, HST_F32, HST_SCALAR, &(float){1}, NULL, NULL));
+    cr_expect(hst_backward(NULL, NULL) && hst_backward_keeping(NULL, NULL) && hst_backward_from(NULL, 0, NULL, NULL));
+    cr_expect(hst_gradcheck(NULL, identity, NULL, 0, NULL, &error));
+    hst_lm_config config = hst_lm_defaults();
+    cr_expect(!hst_parameters_new(NULL) && !hst_lm_new(NULL, &config) && !hst_lm_load(NULL, "x") &&
+              !hst_corpus_new(NULL));
+    cr_expect(!hst_trainer_new(NULL, NULL, NULL, NULL));
+}
+
+Test(null, no_tensor) {
+    cr_expect(!hst_context_of(NULL) && !hst_rank(NULL) && !hst_dim(NULL, 0) && !hst_count(NULL));
+    cr_expect(hst_dtype_of(NULL) == HST_F32 && !hst_is_contiguous(NULL) && !hst_data(NULL) && !hst_mutable_data(NULL));
+    cr_expect(hst_copy_out(NULL, HST_F32, NULL) && hst_copy_in(NULL, HST_F32, NULL) && hst_item(NULL, NULL) == 0);
+    cr_expect(hst_format(NULL, NULL, 0) == 0 && !hst_keep(NULL) && !hst_grad(NULL) && !hst_detach(NULL));
+    hst_release(NULL);
+    cr_expect(hst_attach_grad(NULL, HST_WRITE, HST_F32));
+    cr_expect(!hst_matmul(NULL, NULL) && !hst_linear(NULL, NULL, NULL) && !hst_embedding(NULL, NULL));
+    cr_expect(!hst_layer_norm(NULL, NULL, NULL, 0) && !hst_dropout(NULL, 0.5) && !hst_add(NULL, NULL));
+    cr_expect(!hst_scale(NULL, 1) && !hst_cast(NULL, HST_I32) && !hst_cast(NULL, HST_F16) && !hst_sum(NULL) &&
+              !hst_mean(NULL));
+    cr_expect(!hst_cross_entropy(NULL, NULL) && !hst_token_losses(NULL, NULL) && !hst_transpose(NULL, 0, 1));
+    cr_expect(!hst_reshape(NULL, HST_SCALAR) && !hst_slice(NULL, 0, 0, 1));
+    cr_expect(!hst_sru_recurrence(NULL, NULL, NULL, NULL, NULL, NULL, NULL, (hst_recurrence){3, 1}, NULL));
+}
+
+Test(null, nothing_else) {
+    double nats;
+    hst_tensor *c;
+    hst_sampling sampling = hst_sampling_defaults();
+    cr_expect(!hst_parameter(NULL, "w", NULL) && !hst_parameter_count(NULL) && !hst_parameter_name(NULL, 0));
+    cr_expect(!hst_parameter_value(NULL, 0) && !hst_parameter_elements(NULL) && !hst_parameters_context(NULL));
+    cr_expect(isnan(hst_gradient_norm(NULL)) && !hst_adamw(NULL, hst_adamw_defaults()) &&
+              !hst_sgd(NULL, (hst_sgd_options){0, 0}));
+    cr_expect(hst_optimizer_step(NULL, 1, 1) && !hst_optimizer_steps(NULL) && !hst_optimizer_state_count(NULL));
+    cr_expect(!hst_optimizer_state(NULL, 0, NULL, 0));
+    hst_optimizer_set_steps(NULL, 1), hst_optimizer_free(NULL), hst_parameters_free(NULL);
+    cr_expect(!hst_sru_new(NULL, "", NULL) && !hst_sru_forward(NULL, NULL, NULL, NULL, true, &c) && !c);
+    cr_expect(!hst_lm_forward(NULL, NULL, NULL, true, &c) && !c && !hst_lm_configuration(NULL) &&
+              !hst_lm_parameters(NULL));
+    cr_expect(hst_lm_save(NULL, "x") && hst_lm_generate(NULL, NULL, 0, 1, &sampling, keep_going, NULL));
+    cr_expect(hst_lm_evaluate(NULL, NULL, 0, 0, &nats));
+    hst_sru_free(NULL), hst_lm_free(NULL);
+    cr_expect(hst_corpus_add(NULL, "x") && hst_corpus_add_bytes(NULL, "x", 1) && !hst_corpus_bytes(NULL));
+    cr_expect(!hst_corpus_size(NULL) && !hst_corpus_split(NULL, 0.5) && !hst_corpus_context(NULL));
+    cr_expect(!hst_stream_new(NULL, 1, 1, 1) && hst_stream_next(NULL, NULL, NULL, NULL) && !hst_stream_position(NULL));
+    cr_expect(!hst_stream_epoch_batches(NULL));
+    hst_stream_seek(NULL, 1), hst_stream_free(NULL), hst_corpus_free(NULL);
+    cr_expect(hst_trainer_run(NULL, NULL, NULL, NULL) && hst_trainer_step(NULL, NULL));
+    cr_expect(!hst_trainer_model(NULL) && !hst_trainer_options(NULL));
+    hst_trainer_free(NULL);
+}
+
+// A whole training program in which the first thing fails: the error is that of the first thing.
+Test(null, a_program_without_checks_reports_the_first_error) {
+    hst_context *ctx = hst_open(NULL);
+    hst_lm_config config = hst_lm_defaults();
+    config.hidden = 0;
+    hst_lm *model = hst_lm_new(ctx, &config);
+    hst_parameters *weights = hst_lm_parameters(model);
+    hst_optimizer *adam = hst_adamw(weights, hst_adamw_defaults());
+    hst_corpus *text = hst_corpus_new(ctx);
+    hst_corpus_add_bytes(text, "some text", 9);
+    hst_stream *stream = hst_stream_new(text, 1, 4, 1);
+    hst_tensor *ids = hst_empty(ctx, HST_U8, HST_SHAPE(4, 1)), *targets = hst_empty(ctx, HST_U8, HST_SHAPE(4, 1));
+    hst_stream_next(stream, ids, targets, NULL);
+    hst_tensor *next, *loss = hst_cross_entropy(hst_lm_forward(model, ids, NULL, true, &next), targets);
+    hst_backward(ctx, loss);
+    hst_optimizer_step(adam, 1, hst_clip_factor(hst_gradient_norm(weights), 1));
+    cr_expect(hst_get_status(ctx) == HST_ERROR_VALUE);
+    cr_expect_str_eq(hst_error(ctx), "hst_lm_new: vocabulary 256 and hidden 0 must be positive");
+    hst_close(ctx);
+}
