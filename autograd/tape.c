@@ -13,6 +13,9 @@ hst_status hst_attach_grad(hst_tensor *t, hst_request request, hst_dtype dtype) 
         return hst_fail(ctx, HST_ERROR_DTYPE,
                         "hst_attach_grad: a gradient in %s for a tensor of %s; both must be f32, f16 or bf16",
                         hst_dtype_name(dtype), hst_dtype_name(t->dtype));
+    if (request != HST_NULL && request != HST_WRITE && request != HST_ADD)
+        return hst_fail(ctx, HST_ERROR_VALUE, "hst_attach_grad: request %d; HST_NULL, HST_WRITE or HST_ADD is needed",
+                        (int)request);
     if (t->node)
         return hst_fail(
             ctx, HST_ERROR_STATE,

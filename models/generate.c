@@ -60,9 +60,9 @@ static bool feed(generator *g, const uint8_t *symbols, int64_t count) {
         hst_copy_tensor(g->state, c, false);
         for (int64_t i = 0; i < v; i++) {
             g->last[i] = (candidate){.logit = hst_load(hst_source_of(logits), (count - 1) * v + i), .id = (int)i};
-            if (isnan(g->last[i].logit))
+            if (isnan(g->last[i].logit) || g->last[i].logit == INFINITY)
                 hst_fail(ctx, HST_ERROR_DIVERGED,
-                         "hst_lm_generate: the model's logits are not numbers; its weights have diverged");
+                         "hst_lm_generate: the model's logits are not finite numbers; its weights have diverged");
         }
     }
     hst_scope_end(ctx, NULL);

@@ -1,5 +1,6 @@
 // language_model_file.c: a language model as a safetensors file that the `sru` package reads: upstream names and
 // layout, and the configuration as JSON in the metadata.
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "models/json.h"
@@ -159,12 +160,16 @@ bool hst_entry_copy(const hst_entry *entry, hst_tensor *to) {
     return ctx->status == HST_OK;
 }
 
+static bool is_float_entry(const hst_entry *e) {
+    return e->dtype == HST_F32 || e->dtype == HST_F64 || e->dtype == HST_F16 || e->dtype == HST_BF16;
+}
+
 static bool load_entry(hst_context *ctx, const char *path, const hst_safetensors *file, const char *name,
                        hst_tensor *value, hst_tensor *view) {
     const hst_entry *entry = hst_safetensors_find(file, name);
     char wanted[64];
     if (!entry) return hst_fail(ctx, HST_ERROR_FORMAT, "%s: the tensor %s is missing", path, name), false;
-    if (entry->dtype != HST_F32 && entry->dtype != HST_F64 && entry->dtype != HST_F16 && entry->dtype != HST_BF16)
+    if (!is_float_entry(entry))
         return hst_fail(ctx, HST_ERROR_FORMAT, "%s: the tensor %s is %s; a floating-point type is needed", path, name,
                         hst_dtype_name(entry->dtype)),
                false;
@@ -179,15 +184,51 @@ static bool load_entry(hst_context *ctx, const char *path, const hst_safetensors
 // The configuration's sizes must be those of tensors in the file before memory is taken for them.
 static bool check_sizes(hst_context *ctx, const char *path, const hst_safetensors *file, const hst_lm_config *c) {
     const hst_entry *table = hst_safetensors_find(file, "embedding_layer.weight");
-    char last[MAX_NAME];
-    snprintf(last, sizeof last, "rnn.rnn_lst.%d.weight", c->layers - 1);
-    if (table && table->rank == 2 && table->shape[0] == c->vocabulary && table->shape[1] == c->hidden &&
-        c->layers >= 1 && c->layers <= hst_safetensors_count(file) && hst_safetensors_find(file, last))
-        return true;
+    bool fits = table && table->rank == 2 && table->shape[0] == c->vocabulary && table->shape[1] == c->hidden &&
+                c->layers >= 1 && c->layers <= hst_safetensors_count(file);
+    for (int i = 0; fits && i < c->layers; i++) {
+        char name[MAX_NAME];
+        snprintf(name, sizeof name, "rnn.rnn_lst.%d.weight", i);
+        const hst_entry *weight = hst_safetensors_find(file, name);
+        fits = weight && weight->rank == 2 && weight->shape[0] == c->hidden && weight->shape[1] == 3 * c->hidden;
+    }
+    if (fits) return true;
     hst_fail(ctx, HST_ERROR_FORMAT,
              "%s: its configuration (vocabulary %lld, hidden %lld, layers %d) does not fit its tensors", path,
              (long long)c->vocabulary, (long long)c->hidden, c->layers);
     return false;
+}
+
+static bool is_parameter(const hst_lm *m, const char *name) {
+    for (int i = 0; i < hst_parameter_count(m->parameters); i++)
+        if (!strcmp(hst_parameter_name(m->parameters, i), name)) return true;
+    return false;
+}
+
+// A tensor of a model that the configuration does not use, or a scale that it does not give, would make the file mean
+// one model here and another elsewhere. Other tensors, of a checkpoint say, are nobody's business here.
+static bool check_rest(const hst_lm *m, const char *path, const hst_safetensors *file) {
+    for (int i = 0; i < hst_safetensors_count(file); i++) {
+        const hst_entry *e = hst_safetensors_entry(file, i);
+        size_t length = strlen(e->name);
+        if (!strncmp(e->name, "rnn.rnn_lst.", 12) && length > 8 && !strcmp(e->name + length - 8, ".scale_x")) {
+            hst_tensor *scale = hst_zeros(m->ctx, HST_F32, 1, e->rank == 1 ? e->shape : (int64_t[]){1});
+            if (!scale || e->rank != 1 || e->shape[0] != 1 || !is_float_entry(e) || !hst_entry_copy(e, scale) ||
+                fabs(hst_item(scale, NULL) - m->sru->layers[0].scale_x) > 1e-5)
+                return hst_fail(m->ctx, HST_ERROR_FORMAT,
+                                "%s: %s does not agree with the configuration, which gives %g", path, e->name,
+                                m->sru->layers[0].scale_x),
+                       false;
+        } else if ((!strncmp(e->name, "rnn.", 4) || !strncmp(e->name, "embedding_layer.", 16) ||
+                    !strncmp(e->name, "output_", 7)) &&
+                   !is_parameter(m, e->name)) {
+            return hst_fail(m->ctx, HST_ERROR_FORMAT,
+                            "%s: the tensor %s has no place in the model that its configuration describes", path,
+                            e->name),
+                   false;
+        }
+    }
+    return true;
 }
 
 bool hst_lm_read(hst_lm *m, const char *path, const hst_safetensors *file) {
@@ -196,6 +237,7 @@ bool hst_lm_read(hst_lm *m, const char *path, const hst_safetensors *file) {
         hst_tensor *value = hst_parameter_value(m->parameters, i), *view = hst_sru_file_view(m->sru, value);
         if (view) load_entry(m->ctx, path, file, hst_parameter_name(m->parameters, i), value, view);
     }
+    if (m->ctx->status == HST_OK) check_rest(m, path, file);
     hst_scope_end(m->ctx, NULL);
     return m->ctx->status == HST_OK;
 }

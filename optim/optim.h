@@ -59,7 +59,8 @@ HST_API hst_optimizer *hst_adamw(hst_parameters *list, hst_adamw_options options
 HST_API hst_optimizer *hst_sgd(hst_parameters *list, hst_sgd_options options);
 HST_API void hst_optimizer_free(hst_optimizer *optimizer); // NULL is accepted
 
-// One update of every parameter at learning rate `rate`, its gradient first multiplied by `factor`.
+// One update of every parameter at learning rate `rate`, its gradient first multiplied by `factor`. A parameter whose
+// gradient was taken away (hst_attach_grad with HST_NULL) is frozen.
 HST_API hst_status hst_optimizer_step(hst_optimizer *optimizer, double rate, double factor);
 
 // The optimizer's state, for checkpoints: the step count and, under names like "adam.m.<parameter>", f32 tensors that

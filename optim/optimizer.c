@@ -10,6 +10,7 @@ struct hst_optimizer {
     hst_parameters *list;
     const char *state_names[MAX_STATES]; // NULL: none
     hst_tensor **states;                 // state s of parameter i: [i * MAX_STATES + s]
+    int count;                           // parameters
     int64_t steps;
     bool (*update)(hst_optimizer *o, int i, double rate, double factor);
     hst_adamw_options adamw;
@@ -40,6 +41,7 @@ static hst_optimizer *make(hst_parameters *list, hst_optimizer like) {
     if (!o) return NULL;
     *o = like;
     o->list = list;
+    o->count = list->count;
     if (make_states(o)) return o;
     hst_optimizer_free(o);
     return NULL;
@@ -47,7 +49,7 @@ static hst_optimizer *make(hst_parameters *list, hst_optimizer like) {
 
 void hst_optimizer_free(hst_optimizer *o) {
     if (!o) return;
-    for (int i = 0; o->states && i < o->list->count * MAX_STATES; i++) hst_unretain(o->states[i]);
+    for (int i = 0; o->states && i < o->count * MAX_STATES; i++) hst_unretain(o->states[i]);
     hst_free(o->list->ctx, o->states);
     hst_free(o->list->ctx, o);
 }
@@ -116,8 +118,13 @@ hst_status hst_optimizer_step(hst_optimizer *o, double rate, double factor) {
     if (!o) return HST_ERROR_STATE;
     hst_context *ctx = o->list->ctx;
     if (ctx->status != HST_OK) return ctx->status;
+    if (o->count != o->list->count)
+        return hst_fail(ctx, HST_ERROR_STATE,
+                        "hst_optimizer_step: the list had %d parameters when the optimizer was made, now it has %d",
+                        o->count, o->list->count);
     o->steps++;
     for (int i = 0; i < o->list->count && ctx->status == HST_OK; i++) {
+        if (!o->list->items[i].value->grad) continue; // frozen
         o->update(o, i, rate, factor);
         hst_bump(o->list->items[i].value);
     }
@@ -129,19 +136,21 @@ int64_t hst_optimizer_steps(const hst_optimizer *o) {
     return o->steps;
 }
 void hst_optimizer_set_steps(hst_optimizer *o, int64_t steps) {
-    if (!o) return;
-    o->steps = steps;
+    if (o && steps < 0)
+        hst_fail(o->list->ctx, HST_ERROR_VALUE, "hst_optimizer_set_steps: %lld steps", (long long)steps);
+    else if (o)
+        o->steps = steps;
 }
 
 static int states_each(const hst_optimizer *o) { return (o->state_names[0] != NULL) + (o->state_names[1] != NULL); }
 
 int hst_optimizer_state_count(const hst_optimizer *o) {
     if (!o) return 0;
-    return o->list->count * states_each(o);
+    return o->count * states_each(o);
 }
 
 hst_tensor *hst_optimizer_state(const hst_optimizer *o, int i, char *name, size_t name_size) {
-    if (!o) return NULL;
+    if (i < 0 || i >= hst_optimizer_state_count(o)) return NULL;
     int parameter = i / states_each(o), state = i % states_each(o);
     snprintf(name, name_size, "%s.%s", o->state_names[state], o->list->items[parameter].name);
     return o->states[parameter * MAX_STATES + state];

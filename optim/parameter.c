@@ -37,6 +37,11 @@ static bool check(hst_parameters *list, const char *name, const hst_tensor *valu
             hst_fail(list->ctx, HST_ERROR_VALUE, "hst_parameter: there is already a parameter named %s", name);
             return false;
         }
+    if (value->ctx != list->ctx) {
+        hst_fail(list->ctx, HST_ERROR_STATE, "hst_parameter: %s belongs to another context than the list", name);
+        hst_fail(value->ctx, HST_ERROR_STATE, "hst_parameter: %s was given to a list of another context", name);
+        return false;
+    }
     if (value->dtype == HST_F32 && hst_is_contiguous(value)) return true;
     char text[64];
     hst_fail(list->ctx, HST_ERROR_DTYPE, "hst_parameter: %s is %s; a contiguous f32 tensor is needed, the master", name,
@@ -86,6 +91,7 @@ double hst_gradient_norm(const hst_parameters *list) {
     for (int i = 0; i < list->count; i++) {
         const hst_tensor *grad = list->items[i].value->grad;
         double sum = 0;
+        if (!grad) continue; // frozen
         list->ctx->backend->square_sum(list->ctx, &(hst_square_sum_args){hst_count(grad), hst_source_of(grad), &sum});
         total += sum;
     }

@@ -21,8 +21,10 @@ static const struct {
     [HST_U8] = {1, "u8"},
 };
 
-size_t hst_dtype_size(hst_dtype dtype) { return dtypes[dtype].size; }
-const char *hst_dtype_name(hst_dtype dtype) { return dtypes[dtype].name; }
+static bool is_dtype(hst_dtype dtype) { return (unsigned)dtype < HST_DTYPES; }
+
+size_t hst_dtype_size(hst_dtype dtype) { return is_dtype(dtype) ? dtypes[dtype].size : 0; }
+const char *hst_dtype_name(hst_dtype dtype) { return is_dtype(dtype) ? dtypes[dtype].name : "no dtype"; }
 
 // x as sign, exponent and fraction of a 16-bit format: scaled so that its last kept place is 1, rounded by rint (to
 // nearest, ties to even), and put together. A fraction that rounds up to the next power of two carries into the

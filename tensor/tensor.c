@@ -246,6 +246,7 @@ static void collapse(hst_copy_args *c) {
 }
 
 bool hst_copy_tensor(hst_tensor *to, const hst_tensor *from, bool add) {
+    if (!to || !from) return false; // whoever failed to make them has said why
     hst_copy_args c = {.rank = to->rank, .from = {hst_raw(from), from->dtype}, .to = {hst_raw(to), to->dtype, add}};
     for (int i = 0; i < to->rank; i++) {
         c.shape[i] = to->shape[i];
@@ -274,9 +275,15 @@ static void array_header(hst_tensor *header, hst_storage *storage, const hst_ten
     }
 }
 
+static bool check_array(const hst_tensor *t, hst_dtype dtype) {
+    if (hst_dtype_size(dtype) > 0) return true;
+    hst_fail(t->ctx, HST_ERROR_DTYPE, "a plain array of dtype %d; dtypes are 0 to %d", (int)dtype, HST_DTYPES - 1);
+    return false;
+}
+
 hst_status hst_copy_out(const hst_tensor *t, hst_dtype dtype, void *array) {
     if (!t) return HST_ERROR_STATE;
-    if (t->ctx->status != HST_OK) return t->ctx->status;
+    if (t->ctx->status != HST_OK || !check_array(t, dtype)) return t->ctx->status;
     hst_tensor header;
     hst_storage storage;
     array_header(&header, &storage, t, dtype, array);
@@ -286,7 +293,7 @@ hst_status hst_copy_out(const hst_tensor *t, hst_dtype dtype, void *array) {
 
 hst_status hst_copy_in(hst_tensor *t, hst_dtype dtype, const void *array) {
     if (!t) return HST_ERROR_STATE;
-    if (t->ctx->status != HST_OK) return t->ctx->status;
+    if (t->ctx->status != HST_OK || !check_array(t, dtype)) return t->ctx->status;
     hst_tensor header;
     hst_storage storage;
     array_header(&header, &storage, t, dtype, (void *)array); // only read

@@ -61,7 +61,8 @@ typedef struct hst_options {
 } hst_options;
 
 // Opens a context. NULL options mean all defaults. Returns NULL only when memory is out; every other failure (an
-// unknown ISA, say) is the new context's first error. Close it with hst_close.
+// unknown ISA, say) is the new context's first error. Close it with hst_close. Its threads do not survive a fork: the
+// child may use contexts that it opens itself, not this one.
 HST_API hst_context *hst_open(const hst_options *options);
 
 // Ends the threads and frees every tensor of the context, kept ones too. NULL is accepted.

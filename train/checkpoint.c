@@ -4,11 +4,12 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "models/json.h"
 #include "models/language_model_file.h"
 #include "train/trainer.h"
 
-enum { MAX_NAME = 160, MAX_TRAINING = 1024 };
+enum { MAX_NAME = 160, MAX_TRAINING = 1024, MAX_PATH = 4096 };
 
 static void write_training(const hst_trainer *t, char text[MAX_TRAINING]) {
     const hst_train_options *o = &t->options;
@@ -84,18 +85,32 @@ static hst_status write_checkpoint(hst_trainer *t, const char *path) {
     return t->ctx->status;
 }
 
+// The newest checkpoint also becomes the previous one, so that it is at its own name until the next one replaces it.
+static bool keep_previous(const char *last, const char *previous) {
+    char spare[MAX_PATH + 8];
+    snprintf(spare, sizeof spare, "%s.tmp", previous);
+    unlink(spare);
+    if (link(last, spare) == 0) return rename(spare, previous) == 0;
+    return errno == ENOENT || rename(last, previous) == 0; // the first one; or a file system without hard links
+}
+
+static bool file_in(hst_trainer *t, const char *folder, const char *name, char *path, size_t size) {
+    if ((size_t)snprintf(path, size, "%s/%s", folder, name) < size) return true;
+    hst_fail(t->ctx, HST_ERROR_IO, "%s: this path is too long for a run's folder", folder);
+    return false;
+}
+
 hst_status hst_trainer_save_last(hst_trainer *t, const char *folder, char *path, size_t path_size) {
-    char next[4096], previous[4096]; // written completely before the older ones move
-    snprintf(next, sizeof next, "%s/next.safetensors", folder);
-    snprintf(previous, sizeof previous, "%s/previous.safetensors", folder);
-    snprintf(path, path_size, "%s/last.safetensors", folder);
-    if (write_checkpoint(t, next) != HST_OK) return t->ctx->status;
-    if ((rename(path, previous) && errno != ENOENT) || rename(next, path))
+    char next[MAX_PATH], previous[MAX_PATH];
+    if (!file_in(t, folder, "next.safetensors", next, sizeof next) ||
+        !file_in(t, folder, "previous.safetensors", previous, sizeof previous) ||
+        !file_in(t, folder, "last.safetensors", path, path_size) || write_checkpoint(t, next) != HST_OK)
+        return t->ctx->status;
+    if (!keep_previous(path, previous) || rename(next, path))
         return hst_fail(t->ctx, HST_ERROR_IO, "%s: %s; the new checkpoint is %s", path, strerror(errno), next);
     return HST_OK;
 }
 
 hst_status hst_trainer_save_best(hst_trainer *t, const char *folder, char *path, size_t path_size) {
-    snprintf(path, path_size, "%s/model.safetensors", folder);
-    return hst_lm_save(t->model, path);
+    return file_in(t, folder, "model.safetensors", path, path_size) ? hst_lm_save(t->model, path) : t->ctx->status;
 }

@@ -1,6 +1,6 @@
 // evaluate.c: the loss on a text, exactly: every symbol but the first is predicted once, from those before it.
-#include "models/language_model.h"
-#include "train/train.h"
+#include <math.h>
+#include "train/trainer.h"
 
 enum { CHUNK = 1024, LANES = 4096 }; // predictions of one lane, and of all lanes together, in one forward pass
 
@@ -9,7 +9,9 @@ typedef struct group {
     const hst_lm *model;
     const uint8_t *bytes;
     int64_t lanes, stride, length;
-    hst_tensor *state; // (N, lanes, D)
+    hst_tensor *state;         // (N, lanes, D)
+    bool (*go_on)(void *user); // asked before each chunk
+    void *user;
 } group;
 
 static bool evaluate_chunk(const group *g, int64_t first, int64_t length, double *sum) {
@@ -35,13 +37,14 @@ static bool evaluate_group(group g, double *sum) {
     hst_scope_begin(ctx);
     g.state = hst_zeros(ctx, HST_F32, HST_SHAPE(c->layers, g.lanes, c->hidden));
     for (int64_t first = 0; g.state && first < g.length; first += CHUNK)
-        if (!evaluate_chunk(&g, first, g.length - first < CHUNK ? g.length - first : CHUNK, sum)) break;
+        if (!g.go_on(g.user) || !evaluate_chunk(&g, first, g.length - first < CHUNK ? g.length - first : CHUNK, sum))
+            break;
     hst_scope_end(ctx, NULL);
     return ctx->status == HST_OK;
 }
 
-hst_status hst_lm_evaluate(const hst_lm *model, const uint8_t *bytes, int64_t count, int64_t reset, double *nats) {
-    if (!model) return HST_ERROR_STATE;
+hst_status hst_evaluate_while(const hst_lm *model, const uint8_t *bytes, int64_t count, int64_t reset, double *nats,
+                              bool (*go_on)(void *user), void *user) {
     hst_context *ctx = model->ctx;
     int64_t predictions = count - 1, length = reset > 0 && reset < predictions ? reset : predictions;
     if (ctx->status != HST_OK) return ctx->status;
@@ -54,11 +57,19 @@ hst_status hst_lm_evaluate(const hst_lm *model, const uint8_t *bytes, int64_t co
     hst_no_grad_begin(ctx);
     for (int64_t b = 0, lanes; b < blocks && ctx->status == HST_OK; b += lanes) {
         lanes = blocks - b < most ? blocks - b : most;
-        evaluate_group((group){model, bytes + b * length, lanes, length, length, NULL}, &sum);
+        evaluate_group((group){model, bytes + b * length, lanes, length, length, NULL, go_on, user}, &sum);
     }
     if (rest > 0 && ctx->status == HST_OK)
-        evaluate_group((group){model, bytes + blocks * length, 1, 0, rest, NULL}, &sum);
+        evaluate_group((group){model, bytes + blocks * length, 1, 0, rest, NULL, go_on, user}, &sum);
     hst_no_grad_end(ctx);
     *nats = sum / (double)predictions;
+    if (ctx->status == HST_OK && !isfinite(sum))
+        hst_fail(ctx, HST_ERROR_DIVERGED, "the model's loss is not a finite number; its weights have diverged");
     return ctx->status;
+}
+
+static bool always(void *user) { return (void)user, true; }
+
+hst_status hst_lm_evaluate(const hst_lm *model, const uint8_t *bytes, int64_t count, int64_t reset, double *nats) {
+    return model ? hst_evaluate_while(model, bytes, count, reset, nats, always, NULL) : HST_ERROR_STATE;
 }

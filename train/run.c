@@ -46,6 +46,13 @@ static void report(run *r, hst_event event, const char *path) {
     if (r->progress && !r->progress(&p, r->user)) r->stopped = true;
 }
 
+// Between the events: whether to go on with something long.
+static bool go_on(void *user) {
+    run *r = user;
+    if (!r->stopped) report(r, HST_EVENT_BUSY, NULL);
+    return !r->stopped;
+}
+
 // ---- the plan ----
 
 // Seconds that a step takes, by a throw-away trainer: the real one is not touched, so the run is the same as one
@@ -53,7 +60,7 @@ static void report(run *r, hst_event event, const char *path) {
 static double measure_step(run *r, hst_trainer *copy) {
     double began = 0, limit = 0.05 * r->t->options.seconds;
     int64_t timed = 0;
-    while (timed < MEASURED_STEPS && hst_trainer_step(copy, NULL) == HST_OK) {
+    while (timed < MEASURED_STEPS && go_on(r) && hst_trainer_step(copy, NULL) == HST_OK) {
         if (copy->step == UNTIMED_STEPS) began = hst_seconds(); // the first steps ask the system for memory
         timed = copy->step - UNTIMED_STEPS;
         if (timed > 0 && hst_seconds() - r->began > limit) break;
@@ -115,9 +122,11 @@ static bool save(run *r, bool best) {
 static bool evaluate(run *r) {
     hst_trainer *t = r->t;
     if (!t->held_out) return true;
-    if (hst_lm_evaluate(t->model, hst_corpus_bytes(t->held_out), hst_corpus_size(t->held_out), 0, &t->validation) !=
-        HST_OK)
-        return false;
+    double loss;
+    hst_status status =
+        hst_evaluate_while(t->model, hst_corpus_bytes(t->held_out), hst_corpus_size(t->held_out), 0, &loss, go_on, r);
+    if (status != HST_OK || r->stopped) return status == HST_OK;
+    t->validation = loss;
     bool best = !(t->validation >= t->best);
     if (best) {
         t->best = t->validation;

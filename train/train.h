@@ -55,6 +55,7 @@ typedef enum hst_event {
     HST_EVENT_STEP, // after each step
     HST_EVENT_EVAL, // after each evaluation
     HST_EVENT_SAVE, // after each file is in place: path
+    HST_EVENT_BUSY, // now and then while something takes long: only to ask whether to go on
     HST_EVENT_END
 } hst_event;
 
@@ -100,7 +101,8 @@ HST_API hst_lm *hst_trainer_model(hst_trainer *trainer);                    // o
 HST_API const hst_train_options *hst_trainer_options(hst_trainer *trainer); // steps is filled in once planned
 
 // The model's loss on bytes[count], each predicted from those before it: count - 1 predictions. reset 0: one state
-// carried through; reset N: an empty state every N predictions. *nats gets the mean, natural logarithm.
+// carried through; reset N: an empty state every N predictions. *nats gets the mean, natural logarithm;
+// HST_ERROR_DIVERGED where it is not finite.
 HST_API hst_status hst_lm_evaluate(const hst_lm *model, const uint8_t *bytes, int64_t count, int64_t reset,
                                    double *nats);
 

@@ -66,6 +66,8 @@ hst_trainer *hst_trainer_new(hst_context *ctx, const hst_train_options *options,
     hst_train_options o;
     hst_train_defaults(&o, sizeof o);
     if (options) memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
+    if ((text && hst_corpus_context(text) != ctx) || (held_out && hst_corpus_context(held_out) != ctx))
+        hst_fail(ctx, HST_ERROR_STATE, "hst_trainer_new: a text belongs to another context");
     if (!text) hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: text is NULL; there is nothing to learn from");
     hst_trainer *t =
         hst_get_status(ctx) == HST_OK && check(ctx, &o) ? hst_allocate(ctx, sizeof *t, HST_WORKSPACE) : NULL;

@@ -21,6 +21,10 @@ struct hst_trainer {
     int64_t best_step;
 };
 
+// hst_lm_evaluate, for as long as go_on says so; what *nats is after a refusal is nobody's loss.
+hst_status hst_evaluate_while(const hst_lm *model, const uint8_t *bytes, int64_t count, int64_t reset, double *nats,
+                              bool (*go_on)(void *user), void *user);
+
 double hst_seconds(void); // a clock that only goes forward
 
 // Writes folder/last.safetensors, the last one becoming previous.safetensors; or folder/model.safetensors.

@@ -53,7 +53,8 @@ typedef void micro_kernel(int64_t terms, const float *a, const float *b, int64_t
     }
 MICRO(1, 1)
 MICRO(1, 2)
-MICRO(1, 3) MICRO(MR, 1) MICRO(MR, 2) MICRO(MR, 3)
+MICRO(1, 3)
+MICRO(MR, 1) MICRO(MR, 2) MICRO(MR, 3)
 
     // For at most MR rows and NR columns. The tile's rows and columns beyond them are not used.
     static micro_kernel *kernel_for(int64_t rows, int64_t columns) {

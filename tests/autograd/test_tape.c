@@ -229,6 +229,16 @@ Test(autograd_tape, an_argument_kept_beyond_its_scope_is_refused) {
     hst_release(y);
 }
 
+Test(autograd_tape, a_request_that_does_not_exist_is_refused) {
+    hst_attach_grad(VECTOR(HST_F32, 1), (hst_request)9, HST_F32);
+    EXPECT_ERROR(HST_ERROR_VALUE, "request 9");
+    hst_attach_grad(VECTOR(HST_F32, 1), HST_WRITE, (hst_dtype)77);
+    EXPECT_ERROR(HST_ERROR_DTYPE, "no dtype");
+    double out;
+    cr_assert(hst_copy_out(VECTOR(HST_F32, 1), (hst_dtype)99, &out) == HST_ERROR_DTYPE);
+    EXPECT_ERROR(HST_ERROR_DTYPE, "dtype 99");
+}
+
 // ---- integers ----
 
 Test(autograd_tape, a_cast_to_integers_is_a_constant) {

@@ -5,6 +5,12 @@
 #include <string.h>
 #include "train/halfstep.h"
 
+static bool keep(int symbol, void *user) {
+    uint8_t **at = user;
+    *(*at)++ = (uint8_t)symbol;
+    return true;
+}
+
 static hst_lm *make_model(hst_context *ctx) {
     hst_lm_config config = hst_lm_defaults();
     config.hidden = 24;
@@ -58,13 +64,27 @@ Test(train, evaluation_is_exact_for_every_protocol) {
     hst_close(ctx);
 }
 
-// What hst_lm_generate feeds step by step must be the same as one pass over the whole text: greedy continuation.
-static bool keep(int symbol, void *user) {
-    uint8_t **at = user;
-    *(*at)++ = (uint8_t)symbol;
-    return true;
+Test(train, a_model_with_weights_that_are_not_finite_has_no_loss) {
+    hst_context *ctx = hst_open(NULL);
+    hst_lm *model = make_model(ctx);
+    double bias[256] = {0}, nats;
+    hst_tensor *t = hst_parameter_value(hst_lm_parameters(model), hst_parameter_count(hst_lm_parameters(model)) - 1);
+    const double bad[] = {NAN, INFINITY};
+    for (int i = 0; i < 2; i++) {
+        bias[7] = bad[i];
+        hst_copy_in(t, HST_F64, bias);
+        cr_expect_eq(hst_lm_evaluate(model, (const uint8_t *)"abc", 3, 0, &nats), HST_ERROR_DIVERGED);
+        hst_clear_error(ctx);
+        uint8_t text[8], *at = text;
+        hst_sampling s = hst_sampling_defaults();
+        cr_expect_eq(hst_lm_generate(model, NULL, 0, 4, &s, keep, &at), HST_ERROR_DIVERGED);
+        hst_clear_error(ctx);
+    }
+    hst_lm_free(model);
+    hst_close(ctx);
 }
 
+// What hst_lm_generate feeds step by step must be the same as one pass over the whole text: greedy continuation.
 Test(train, generation_continues_what_a_whole_pass_predicts) {
     hst_context *ctx = hst_open(&(hst_options){.size = sizeof(hst_options), .seed = 4});
     hst_lm *model = make_model(ctx);

@@ -200,6 +200,51 @@ Test(train, stopping_saves) {
     hst_close(ctx);
 }
 
+// An evaluation may take long: it is asked in between, and what it had so far is forgotten.
+static bool stop_when_busy(const hst_progress *p, void *user) {
+    int *busy = user;
+    if (p->event == HST_EVENT_BUSY) ++*busy;
+    cr_assert(p->event != HST_EVENT_EVAL, "an evaluation that was stopped has no result");
+    return p->event != HST_EVENT_BUSY;
+}
+
+Test(train, an_evaluation_can_be_stopped) {
+    hst_context *ctx = open_context(1);
+    hst_train_options o = small(20);
+    int busy = 0;
+    run_into_folder(ctx, &o, stop_when_busy, &busy, HST_CANCELLED);
+    cr_expect_eq(busy, 1);
+    hst_close(ctx);
+}
+
+Test(train, the_previous_checkpoint_is_the_last_before) {
+    hst_context *ctx = open_context(1);
+    hst_train_options o = small(6);
+    o.save_every = 3;
+    run_into_folder(ctx, &o, NULL, NULL, HST_OK); // saves at 3, at 6 and at the end
+    size_t size, last_size;
+    char *last = read_file("last.safetensors", &last_size), *previous = read_file("previous.safetensors", &size),
+         path[256];
+    cr_assert(last && previous && strstr(last + 8, "\\\"step\\\":6") && strstr(previous + 8, "\\\"step\\\":"));
+    snprintf(path, sizeof path, "%s/next.safetensors", folder);
+    cr_expect(access(path, F_OK) != 0, "nothing is left behind");
+    free(last);
+    free(previous);
+    hst_close(ctx);
+}
+
+Test(train, a_text_of_another_context_is_refused) {
+    hst_context *ctx = open_context(1), *other = open_context(1);
+    hst_corpus *text = story(other, 100);
+    hst_train_options o = small(5);
+    cr_expect_null(hst_trainer_new(ctx, &o, text, NULL));
+    cr_expect(hst_get_status(ctx) == HST_ERROR_STATE && strstr(hst_error(ctx), "another context"), "%s",
+              hst_error(ctx));
+    hst_corpus_free(text);
+    hst_close(ctx);
+    hst_close(other);
+}
+
 Test(train, options_out_of_range_are_refused_by_name) {
     hst_context *ctx = open_context(1);
     hst_corpus *text = story(ctx, 100);

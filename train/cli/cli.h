@@ -62,5 +62,6 @@ int cli_failure(const hst_context *ctx, bool reading);
 // error, which is the context's.
 hst_corpus *cli_read_texts(hst_context *ctx, int count, char **paths);
 hst_lm *cli_read_model(hst_context *ctx, const char *path);
+hst_lm *cli_read_byte_model(hst_context *ctx, const char *path); // the same, with a vocabulary of 256
 
 #endif

@@ -48,3 +48,11 @@ hst_lm *cli_read_model(hst_context *ctx, const char *path) {
     }
     return hst_lm_load(ctx, path);
 }
+
+hst_lm *cli_read_byte_model(hst_context *ctx, const char *path) {
+    hst_lm *model = cli_read_model(ctx, path);
+    if (model && hst_lm_configuration(model)->vocabulary != 256)
+        hst_fail(ctx, HST_ERROR_FORMAT, "%s: its vocabulary has %lld symbols; a model of bytes, with 256, is needed",
+                 path, (long long)hst_lm_configuration(model)->vocabulary);
+    return model;
+}

@@ -53,7 +53,7 @@ static int run(const void *values, int count, char **operands) {
     int code = CLI_DONE;
     hst_context *ctx = cli_open(&v->common, NULL, NULL, &code);
     if (!ctx) return code;
-    hst_lm *model = cli_read_model(ctx, operands[0]);
+    hst_lm *model = cli_read_byte_model(ctx, operands[0]);
     hst_corpus *text = model ? cli_read_texts(ctx, count - 1, operands + 1) : NULL;
     hst_corpus *last = text && v->share > 0 ? hst_corpus_split(text, v->share) : NULL;
     if (hst_get_status(ctx))

@@ -3,6 +3,7 @@
 
 #include "train/cli/cli.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -12,7 +13,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-static const char *const run_files[] = {"model.safetensors", "last.safetensors", "previous.safetensors", "log.jsonl"};
+static const char *const run_files[] = {"model.safetensors", "last.safetensors", "previous.safetensors",
+                                        "next.safetensors", "log.jsonl"};
 enum { RUN_FILES = sizeof run_files / sizeof *run_files };
 
 const char *cli_default_folder(const char *text, char *buffer, size_t size) {
@@ -72,10 +74,22 @@ bool cli_folder_has_room(const char *folder, int64_t bytes) {
     return false;
 }
 
-void cli_clear_folder(const char *folder) {
-    char path[PATH_MAX];
+// Whether a run, or one that was killed while it saved, made a file of this name: last.safetensors.tmp.123.
+static bool is_of_a_run(const char *name) {
     for (int i = 0; i < RUN_FILES; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, run_files[i]);
-        unlink(path);
+        size_t length = strlen(run_files[i]);
+        if (!strncmp(name, run_files[i], length) && (!name[length] || !strncmp(name + length, ".tmp", 4))) return true;
     }
+    return false;
+}
+
+bool cli_clear_folder(const char *folder) {
+    DIR *open_folder = opendir(folder);
+    if (!open_folder) return refuse(folder, "the run folder cannot be read");
+    bool cleared = true;
+    for (struct dirent *entry; cleared && (entry = readdir(open_folder));)
+        if (is_of_a_run(entry->d_name) && unlinkat(dirfd(open_folder), entry->d_name, 0) != 0)
+            cleared = refuse(entry->d_name, "is in the way of the run and cannot be removed");
+    closedir(open_folder);
+    return cleared;
 }

@@ -83,7 +83,7 @@ static int run(const void *values, int count, char **operands) {
     int code = CLI_DONE;
     hst_context *ctx = cli_open(&v->common, NULL, NULL, &code);
     if (!ctx) return code;
-    hst_lm *model = cli_read_model(ctx, operands[0]);
+    hst_lm *model = cli_read_byte_model(ctx, operands[0]);
     hst_corpus *prompt = model ? read_prompt(ctx, v) : NULL;
     code = hst_get_status(ctx) ? cli_failure(ctx, true) : sample(ctx, v, model, prompt);
     hst_corpus_free(prompt);

@@ -172,7 +172,7 @@ static bool step_is_logged(const hst_progress *p) {
 
 static bool on_progress(const hst_progress *p, void *user) {
     run *r = user;
-    r->now = *p;
+    if (p->event != HST_EVENT_BUSY) r->now = *p;
     switch (p->event) {
     case HST_EVENT_PLAN:
         r->v.train.steps = p->steps;
@@ -192,6 +192,8 @@ static bool on_progress(const hst_progress *p, void *user) {
     case HST_EVENT_SAVE:
         r->saved = true;
         cli_log_progress(&r->log, p);
+        break;
+    case HST_EVENT_BUSY:
         break;
     case HST_EVENT_END:
         if (!r->held_out) cli_progress_show(&r->progress, p, true); // else the last evaluation was
@@ -248,7 +250,6 @@ static int finish_failed(run *r) {
 }
 
 static int train(run *r) {
-    cli_guard_run();
     if (r->v.train.seconds > 0 && !r->v.quiet) fprintf(stderr, "measuring the speed\n");
     hst_status status = hst_trainer_run(r->trainer, r->v.output, on_progress, r);
     cli_progress_leave(&r->progress);
@@ -284,8 +285,8 @@ static int start(run *r) {
     int64_t parameters = hst_parameter_elements(hst_lm_parameters(hst_trainer_model(r->trainer)));
     if (!cli_prepare_folder(r->v.output) || !cli_folder_has_room(r->v.output, (4 + 3 * 12) * parameters))
         return CLI_FAILED;
-    cli_clear_folder(r->v.output);
-    return cli_log_open(&r->log, r->v.output) ? CLI_DONE : CLI_FAILED;
+    cli_guard_run(); // from here on a signal finds something to lose
+    return cli_clear_folder(r->v.output) && cli_log_open(&r->log, r->v.output) ? CLI_DONE : CLI_FAILED;
 }
 
 static bool options_fit(const run *r) {
@@ -294,6 +295,8 @@ static bool options_fit(const run *r) {
     const hst_train_options *o = &r->v.train;
     if ((o->steps > 0) + (o->seconds > 0) + (o->epochs != standard.epochs) > 1)
         cli_error("--steps, --time and --epochs exclude each other");
+    else if (!*r->v.output)
+        cli_error("--output needs the name of a folder");
     else if (r->v.val && r->v.val_split != 0.1)
         cli_error("--val and --val-split exclude each other");
     else if (o->momentum != standard.momentum && o->optimizer != HST_SGD)
