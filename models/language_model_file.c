@@ -164,8 +164,8 @@ static bool is_float_entry(const hst_entry *e) {
     return e->dtype == HST_F32 || e->dtype == HST_F64 || e->dtype == HST_F16 || e->dtype == HST_BF16;
 }
 
-static bool load_entry(hst_context *ctx, const char *path, const hst_safetensors *file, const char *name,
-                       hst_tensor *value, hst_tensor *view) {
+bool hst_entry_load(hst_context *ctx, const char *path, const hst_safetensors *file, const char *name,
+                    hst_tensor *value, hst_tensor *view) {
     const hst_entry *entry = hst_safetensors_find(file, name);
     char wanted[64];
     if (!entry) return hst_fail(ctx, HST_ERROR_FORMAT, "%s: the tensor %s is missing", path, name), false;
@@ -231,11 +231,16 @@ static bool check_rest(const hst_lm *m, const char *path, const hst_safetensors 
     return true;
 }
 
+bool hst_lm_read_config(hst_context *ctx, const char *path, const hst_safetensors *file, hst_lm_config *config) {
+    return read_config(ctx, path, hst_safetensors_metadata(file, "halfstep.config"), config) &&
+           check_sizes(ctx, path, file, config);
+}
+
 bool hst_lm_read(hst_lm *m, const char *path, const hst_safetensors *file) {
     hst_scope_begin(m->ctx);
     for (int i = 0; i < hst_parameter_count(m->parameters) && m->ctx->status == HST_OK; i++) {
         hst_tensor *value = hst_parameter_value(m->parameters, i), *view = hst_sru_file_view(m->sru, value);
-        if (view) load_entry(m->ctx, path, file, hst_parameter_name(m->parameters, i), value, view);
+        if (view) hst_entry_load(m->ctx, path, file, hst_parameter_name(m->parameters, i), value, view);
     }
     if (m->ctx->status == HST_OK) check_rest(m, path, file);
     hst_scope_end(m->ctx, NULL);
@@ -247,9 +252,7 @@ hst_lm *hst_lm_load(hst_context *ctx, const char *path) {
     hst_safetensors *file = hst_safetensors_open(ctx, path);
     hst_lm_config config;
     hst_lm *m = NULL;
-    if (file && read_config(ctx, path, hst_safetensors_metadata(file, "halfstep.config"), &config) &&
-        check_sizes(ctx, path, file, &config))
-        m = hst_lm_new(ctx, &config);
+    if (file && hst_lm_read_config(ctx, path, file, &config)) m = hst_lm_new(ctx, &config);
     if (m && !hst_lm_read(m, path, file)) {
         hst_lm_free(m);
         m = NULL;

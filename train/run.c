@@ -127,6 +127,7 @@ static bool evaluate(run *r) {
         hst_evaluate_while(t->model, hst_corpus_bytes(t->held_out), hst_corpus_size(t->held_out), 0, &loss, go_on, r);
     if (status != HST_OK || r->stopped) return status == HST_OK;
     t->validation = loss;
+    t->evaluated = t->step;
     bool best = !(t->validation >= t->best);
     if (best) {
         t->best = t->validation;
@@ -136,6 +137,8 @@ static bool evaluate(run *r) {
     return !best || save(r, true);
 }
 
+static bool is_due(const hst_trainer *t) { return t->step == t->options.steps || t->step % t->options.eval_every == 0; }
+
 static bool step(run *r) {
     hst_trainer *t = r->t;
     double began = hst_seconds();
@@ -143,7 +146,7 @@ static bool step(run *r) {
     double took = hst_seconds() - began;
     t->step_seconds = t->step <= 3 ? took : t->step_seconds + 0.05 * (took - t->step_seconds);
     report(r, HST_EVENT_STEP, NULL);
-    bool last = t->step == t->options.steps, evaluated = last || t->step % t->options.eval_every == 0;
+    bool last = t->step == t->options.steps, evaluated = is_due(t);
     if (evaluated && !r->stopped && !evaluate(r)) return false;
     bool due = t->options.save_every > 0 ? t->step % t->options.save_every == 0
                                          : evaluated && hst_seconds() - r->saved > SAVE_SECONDS;
@@ -156,6 +159,9 @@ hst_status hst_trainer_run(hst_trainer *t, const char *folder,
     run r = {
         .t = t, .folder = folder, .progress = progress, .user = user, .began = hst_seconds(), .saved = hst_seconds()};
     if (t->ctx->status != HST_OK || !plan(&r)) return t->ctx->status;
+    // A run that was stopped before an evaluation was complete makes up for it, and ends as if it had never been
+    // stopped.
+    if (t->step > 0 && t->evaluated != t->step && is_due(t) && !evaluate(&r)) return t->ctx->status;
     while (!r.stopped && t->step < t->options.steps)
         if (!step(&r)) return t->ctx->status;
     if (t->step > 0 && (!save(&r, false) || (isnan(t->best) && !save(&r, true)))) return t->ctx->status;

@@ -84,6 +84,11 @@ typedef struct hst_trainer hst_trainer;
 // length, an option out of range.
 HST_API hst_trainer *hst_trainer_new(hst_context *ctx, const hst_train_options *options, const hst_corpus *text,
                                      const hst_corpus *held_out);
+// The trainer of a run that was stopped or killed, from its last.safetensors: weights, optimizer, carried state, place
+// in the text and settings. Given the same texts it ends with the same bytes as the run that was never stopped.
+// HST_ERROR_VALUE for a text of another size.
+HST_API hst_trainer *hst_trainer_resume(hst_context *ctx, const char *path, const hst_corpus *text,
+                                        const hst_corpus *held_out);
 HST_API void hst_trainer_free(hst_trainer *trainer); // NULL is accepted
 
 // Runs to the end of the plan. Files go to `folder`, which must exist (NULL: none): model.safetensors, the best by

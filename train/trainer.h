@@ -19,6 +19,8 @@ struct hst_trainer {
     double smooth_loss, step_seconds; // running means
     double validation, best;          // NaN before the first evaluation
     int64_t best_step;
+    int64_t evaluated;  // the step of the last evaluation
+    int64_t text_bytes; // of text: a run goes on with the same
 };
 
 // hst_lm_evaluate, for as long as go_on says so; what *nats is after a refusal is nobody's loss.

@@ -66,7 +66,7 @@ Test(cli_runs, train_leaves_models_and_a_log) {
 Test(cli_runs, a_run_is_not_overwritten_unasked) {
     train_tiny();
     child again = RUN("train", "text.txt", TINY, "--steps", "5");
-    cr_assert(again.code == 2 && strstr(again.err, "text.run: holds a run already; --force"), "%s", again.err);
+    cr_assert(again.code == 2 && strstr(again.err, "text.run: holds a run already; --resume"), "%s", again.err);
     child forced = RUN("train", "text.txt", TINY, "--steps", "4", "--force", "--quiet", "--json");
     cr_assert(forced.code == 0 && forced.err_size == 0, "%s", forced.err);
     cr_assert(is_json_lines(forced.out), "%s", forced.out);
@@ -125,6 +125,56 @@ Test(cli_runs, a_signal_saves_and_exits_with_its_number) {
         cr_assert_str_eq(json_value(log, "end", "result"), "\"stopped\"");
         cr_assert_eq(remove("text.run/log.jsonl"), 0);
     }
+}
+
+#define KILLED                                                                                                         \
+    "--layers", "1", "--hidden", "24", "--batch", "2", "--length", "8", "--steps", "2500", "--eval-every", "400"
+
+// Killed again and again without a chance to save, at whatever moment it is; what was saved before is enough.
+Test(cli_runs, a_killed_run_goes_on_to_the_same_bytes) {
+    write_text("text.txt", 2000);
+    child c = RUN("train", "text.txt", KILLED, "-o", "straight");
+    cr_assert_eq(c.code, 0, "%s", c.err);
+    c = RUN("train", "text.txt", KILLED, "--save-every", "50", "-o", "killed");
+    cr_assert_eq(c.code, 0, "%s", c.err); // its length is known now: about ten kills are spread over it
+    int kills = 0;
+    for (bool resume = false; kills < 12; kills++, resume = true) {
+        const char *const first[] = {"train",  "text.txt", KILLED, "--save-every", "50", "-o",
+                                     "killed", "--force",  NULL};
+        const char *const next[] = {"train", "text.txt", "--resume", "-o", "killed", NULL};
+        c = child_start(NULL, NULL, resume ? next : first);
+        if (!resume)
+            await_steps("killed/log.jsonl");
+        else
+            nanosleep(&(struct timespec){.tv_nsec = (20 + kills * 37 % 60) * 1000000L}, NULL);
+        kill(c.pid, SIGKILL);
+        child_finish(&c);
+        if (!read_file("killed/last.safetensors", NULL)) break; // killed before its first save
+    }
+    c = kills > 0 ? RUN("train", "text.txt", "--resume", "-o", "killed")
+                  : RUN("train", "text.txt", KILLED, "--save-every", "50", "-o", "killed", "--force");
+    cr_assert_eq(c.code, 0, "%s", c.err);
+    size_t sizes[2];
+    char *straight = read_file("straight/model.safetensors", &sizes[0]),
+         *killed = read_file("killed/model.safetensors", &sizes[1]);
+    cr_assert(sizes[0] == sizes[1] && !memcmp(straight, killed, sizes[0]), "after %d kills", kills);
+}
+
+Test(cli_runs, what_does_not_go_on_says_why) {
+    train_tiny();
+    child c = RUN("train", "text.txt", "--resume", "--lr", "1");
+    cr_assert(c.code == 2 && strstr(c.err, "leave the others out"), "%s", c.err);
+    c = RUN("train", "text.txt", "--resume", "-o", "elsewhere");
+    cr_assert(c.code == 2 && strstr(c.err, "holds no run"), "%s", c.err);
+    write_text("other.txt", 1000);
+    c = RUN("train", "other.txt", "--resume", "-o", "text.run");
+    cr_assert(c.code == 3 && strstr(c.err, "1800 bytes, the text given has 900"), "%s", c.err);
+    write_file("text.run/last.safetensors", "damaged", 7);
+    write_file("text.run/previous.safetensors", "damaged", 7);
+    c = RUN("train", "text.txt", "--resume");
+    cr_assert(c.code == 3 && strstr(c.err, "warning: text.run/last.safetensors") &&
+                  strstr(c.err, "error: text.run/previous.safetensors"),
+              "%s", c.err);
 }
 
 Test(cli_runs, a_duration_becomes_a_number_of_steps) {

@@ -8,10 +8,10 @@
 #include <math.h>
 #include <string.h>
 
-bool cli_log_open(cli_log *log, const char *folder) {
+bool cli_log_open(cli_log *log, const char *folder, bool append) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/log.jsonl", folder);
-    *log = (cli_log){.file = fopen(path, "we")};
+    *log = (cli_log){.file = fopen(path, append ? "ae" : "we")};
     if (!log->file) cli_error("%s: %s", path, strerror(errno));
     return log->file != NULL;
 }

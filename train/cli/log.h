@@ -12,7 +12,8 @@ typedef struct cli_log {
     bool failed; // a write did; said once
 } cli_log;
 
-bool cli_log_open(cli_log *log, const char *folder); // false after printing what is wrong
+// `append` to the log of a run that goes on. false after printing what is wrong.
+bool cli_log_open(cli_log *log, const char *folder, bool append);
 void cli_log_close(cli_log *log);
 
 // A line's begin, to be filled in by the caller, and its end. Without a file nothing is written.

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef struct train_values {
     cli_common common;
@@ -20,7 +21,7 @@ typedef struct train_values {
     const char *output;
     const char *val; // a path, or NULL
     double val_split;
-    bool force, quiet, json;
+    bool force, resume, quiet, json;
 } train_values;
 
 #define AT(field) offsetof(train_values, field)
@@ -29,6 +30,8 @@ static const cli_option options[] = {
     {.help = "The run"},
     {"output", 'o', "RUN", CLI_TEXT, AT(output), .standard = "book.run for book.txt",
      .help = "folder for the model and the log, made if missing (its parent must exist)"},
+    {"resume", 0, NULL, CLI_FLAG, AT(resume),
+     .help = "go on with the run in the folder, given the same TEXT; its settings are the run's"},
     {"force", 'f', NULL, CLI_FLAG, AT(force), .help = "start over in a folder that holds a run"},
     {"steps", 0, "N", CLI_INT64, AT(train.steps), .low = 1, .high = 1e12, .standard = "", .help = "train for N steps"},
     {"time", 0, "TIME", CLI_SECONDS, AT(train.seconds), .low = 0, .high = 1e8, .ends = CLI_ABOVE_LOW, .standard = "",
@@ -233,8 +236,12 @@ static int finish_stopped(run *r, int number) {
     if (!r->saved)
         fprintf(stderr, "stopped by %s before there was anything to save\n", name);
     else {
+        char program[PATH_MAX + 16], text[PATH_MAX + 16], folder[PATH_MAX + 16];
         fprintf(stderr, "stopped by %s after step %" PRId64 "; saved in %s/last.safetensors\n", name, r->now.step,
                 r->v.output);
+        fprintf(stderr, "go on with: %s train", cli_quoted(program_invocation_name, program, sizeof program));
+        for (int i = 0; i < r->texts; i++) fprintf(stderr, " %s", cli_quoted(r->paths[i], text, sizeof text));
+        fprintf(stderr, " --resume -o %s\n", cli_quoted(r->v.output, folder, sizeof folder));
         print_result(r);
     }
     return 128 + number;
@@ -275,18 +282,38 @@ static bool find_held_out(run *r) {
     return rest != NULL;
 }
 
+// The run's newest checkpoint, or, if that is damaged, the one before it.
+static hst_trainer *resume(run *r) {
+    static const char *const names[] = {"last.safetensors", "previous.safetensors"};
+    hst_trainer *trainer = NULL;
+    for (int i = 0; i < 2 && !trainer; i++) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof path, "%s/%s", r->v.output, names[i]);
+        if (i > 0 && access(path, F_OK) != 0) break;
+        if (i > 0) {
+            warn(r, hst_error(r->ctx));
+            hst_clear_error(r->ctx);
+        }
+        trainer = hst_trainer_resume(r->ctx, path, r->text, r->held_out);
+        if (hst_get_status(r->ctx) == HST_ERROR_VALUE) break; // another text
+    }
+    if (trainer) r->v.train = *hst_trainer_options(trainer);
+    return trainer;
+}
+
 // Everything that can fail at the end is tried before the first step: a run writes a model (4 bytes a parameter), two
 // checkpoints with the optimizer's two numbers a weight, and the next one beside them before it takes a place.
 static int start(run *r) {
     r->text = cli_read_texts(r->ctx, r->texts, r->paths);
     if (!r->text || !find_held_out(r)) return cli_failure(r->ctx, true);
-    r->trainer = hst_trainer_new(r->ctx, &r->v.train, r->text, r->held_out);
-    if (!r->trainer) return cli_failure(r->ctx, hst_get_status(r->ctx) == HST_ERROR_VALUE);
+    r->trainer = r->v.resume ? resume(r) : hst_trainer_new(r->ctx, &r->v.train, r->text, r->held_out);
+    if (!r->trainer) return cli_failure(r->ctx, r->v.resume || hst_get_status(r->ctx) == HST_ERROR_VALUE);
     int64_t parameters = hst_parameter_elements(hst_lm_parameters(hst_trainer_model(r->trainer)));
     if (!cli_prepare_folder(r->v.output) || !cli_folder_has_room(r->v.output, (4 + 3 * 12) * parameters))
         return CLI_FAILED;
     cli_guard_run(); // from here on a signal finds something to lose
-    return cli_clear_folder(r->v.output) && cli_log_open(&r->log, r->v.output) ? CLI_DONE : CLI_FAILED;
+    if (!r->v.resume && !cli_clear_folder(r->v.output)) return CLI_FAILED;
+    return cli_log_open(&r->log, r->v.output, r->v.resume) ? CLI_DONE : CLI_FAILED;
 }
 
 static bool options_fit(const run *r) {
@@ -301,8 +328,15 @@ static bool options_fit(const run *r) {
         cli_error("--val and --val-split exclude each other");
     else if (o->momentum != standard.momentum && o->optimizer != HST_SGD)
         cli_error("--momentum is sgd's; adamw has none");
-    else if (cli_folder_in_use(r->v.output) && !r->v.force)
-        cli_error("%s: holds a run already; --force starts over in it, -o names another folder", r->v.output);
+    else if (r->v.resume && r->v.force)
+        cli_error("--resume and --force exclude each other");
+    else if (r->v.resume && memcmp(o, &standard, sizeof standard) != 0)
+        cli_error("--resume takes the run's settings; leave the others out");
+    else if (r->v.resume && !cli_folder_in_use(r->v.output))
+        cli_error("%s: holds no run to go on with", r->v.output);
+    else if (!r->v.resume && cli_folder_in_use(r->v.output) && !r->v.force)
+        cli_error("%s: holds a run already; --resume goes on with it, --force starts over, -o names another folder",
+                  r->v.output);
     else
         return true;
     return false;
@@ -336,7 +370,7 @@ const cli_command cli_train = {
     .details = "Trains a byte-level language model. TEXT is a file, a folder (all its text files) or - for standard "
                "input; several are read one after the other. RUN gets model.safetensors (the best by the held-out "
                "text), last.safetensors and previous.safetensors (the newest two) and log.jsonl. Ctrl-C ends the run "
-               "after the step at hand and saves.",
+               "after the step at hand and saves; --resume goes on, to the same bytes.",
     .options = options,
     .size = sizeof(train_values),
     .defaults = defaults,

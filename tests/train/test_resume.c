@@ -1,0 +1,138 @@
+// test_resume.c: a run that is stopped at any moment and goes on writes the same bytes as one that was never stopped.
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "train/halfstep.h"
+
+enum { STEPS = 24, EVERY = 6 };
+
+static char folder[] = "/tmp/halfstep-resume-XXXXXX";
+static hst_context *ctx;
+static hst_corpus *text, *held_out;
+
+static void set_up(void) {
+    cr_assert(mkdtemp(folder));
+    ctx = hst_open(&(hst_options){.size = sizeof(hst_options), .threads = 1});
+    text = hst_corpus_new(ctx);
+    for (int i = 0; i < 12; i++) { // an epoch is 6 batches: the runs cross several epochs
+        char line[64];
+        hst_corpus_add_bytes(text, line,
+                             (size_t)snprintf(line, sizeof line, "%d bridges over %d rivers\n", i * 7 % 10, i));
+    }
+    held_out = hst_corpus_split(text, 0.2);
+}
+static void tear_down(void) {
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    cr_assert(system(command) == 0);
+    hst_close(ctx);
+}
+TestSuite(resume, .init = set_up, .fini = tear_down);
+
+static const char *in_folder(const char *name) {
+    static char paths[2][128];
+    static int next;
+    snprintf(paths[next ^= 1], sizeof *paths, "%s/%s", folder, name);
+    return paths[next];
+}
+
+typedef struct bytes {
+    char *data;
+    size_t size;
+} bytes;
+
+static bytes read_file(const char *name) {
+    FILE *in = fopen(in_folder(name), "rb");
+    cr_assert(in, "%s is missing", name);
+    bytes b = {malloc(1 << 20), 0};
+    b.size = fread(b.data, 1, 1 << 20, in);
+    fclose(in);
+    return b;
+}
+
+static bool same(bytes a, bytes b) {
+    bool equal = a.size == b.size && !memcmp(a.data, b.data, a.size);
+    free(b.data);
+    return equal;
+}
+
+static hst_trainer *fresh(hst_optimizer_kind optimizer) {
+    hst_train_options o;
+    hst_train_defaults(&o, sizeof o);
+    o.hidden = 12, o.layers = 2, o.batch = 3, o.length = 13, o.steps = STEPS, o.eval_every = EVERY, o.dropout = 0.2;
+    o.optimizer = optimizer;
+    o.lr = optimizer == HST_SGD ? 0.05 : 0.01;
+    return hst_trainer_new(ctx, &o, text, held_out);
+}
+
+// Stops at a step: before its evaluation, in the middle of it, or right after it.
+typedef struct stop {
+    int64_t step;
+    hst_event event;
+} stop;
+
+static bool until(const hst_progress *p, void *user) {
+    const stop *s = user;
+    return p->step != s->step || p->event != s->event;
+}
+
+static void go_on(void) {
+    hst_trainer *t = hst_trainer_resume(ctx, in_folder("last.safetensors"), text, held_out);
+    cr_assert(t, "%s", hst_error(ctx));
+    cr_assert_eq(hst_trainer_run(t, folder, NULL, NULL), HST_OK, "%s", hst_error(ctx));
+    hst_trainer_free(t);
+}
+
+Test(resume, ends_with_the_same_bytes_wherever_it_was_stopped) {
+    for (int kind = HST_ADAMW; kind <= HST_SGD; kind++) {
+        hst_trainer *t = fresh((hst_optimizer_kind)kind);
+        cr_assert_eq(hst_trainer_run(t, folder, NULL, NULL), HST_OK, "%s", hst_error(ctx));
+        hst_trainer_free(t);
+        bytes last = read_file("last.safetensors"), best = read_file("model.safetensors");
+        for (int64_t step = 1; step <= STEPS; step++)
+            for (hst_event event = HST_EVENT_STEP; event <= HST_EVENT_BUSY; event++) {
+                if (event != HST_EVENT_STEP && step % EVERY) continue; // there is no evaluation
+                stop s = {step, event};
+                t = fresh((hst_optimizer_kind)kind);
+                hst_status status = hst_trainer_run(t, folder, until, &s);
+                cr_assert(status == HST_CANCELLED || event == HST_EVENT_SAVE, "%s", hst_error(ctx)); // it may not save
+                hst_clear_error(ctx);
+                hst_trainer_free(t);
+                go_on();
+                cr_expect(same(last, read_file("last.safetensors")), "last: stopped at %d, event %d", (int)step, event);
+                cr_expect(same(best, read_file("model.safetensors")), "model: stopped at %d, event %d", (int)step,
+                          event);
+            }
+        free(last.data);
+        free(best.data);
+    }
+}
+
+Test(resume, a_finished_run_stays_as_it_is) {
+    hst_trainer *t = fresh(HST_ADAMW);
+    hst_trainer_run(t, folder, NULL, NULL);
+    hst_trainer_free(t);
+    bytes last = read_file("last.safetensors");
+    go_on();
+    cr_expect(same(last, read_file("last.safetensors")));
+    free(last.data);
+}
+
+Test(resume, what_cannot_go_on_is_refused) {
+    hst_trainer *t = fresh(HST_ADAMW);
+    hst_trainer_run(t, folder, NULL, NULL);
+    hst_trainer_free(t);
+    cr_expect_null(hst_trainer_resume(ctx, in_folder("model.safetensors"), text, held_out));
+    cr_expect(hst_get_status(ctx) == HST_ERROR_FORMAT && strstr(hst_error(ctx), "holds a model only"), "%s",
+              hst_error(ctx));
+    hst_clear_error(ctx);
+    cr_expect_null(hst_trainer_resume(ctx, in_folder("last.safetensors"), held_out, NULL));
+    cr_expect(hst_get_status(ctx) == HST_ERROR_VALUE && strstr(hst_error(ctx), "goes on with the same text"), "%s",
+              hst_error(ctx));
+    hst_clear_error(ctx);
+    cr_expect_null(hst_trainer_resume(ctx, in_folder("missing.safetensors"), text, NULL));
+    cr_expect_eq(hst_get_status(ctx), HST_ERROR_IO);
+    cr_expect_null(hst_trainer_resume(NULL, "", NULL, NULL));
+}
