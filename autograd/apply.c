@@ -75,7 +75,7 @@ hst_tensor *hst_apply(const hst_op *op, hst_tensor *const *in, const void *attri
     hst_call call = {.op = op, .ctx = ctx, .recording = hst_wants_gradient(op, in)};
     if (attributes_size) memcpy(call.attributes, attributes, attributes_size);
     for (int i = 0; i < HST_MAX_INPUTS && op->inputs[i]; i++)
-        if (in[i] && !(call.in[i] = op->takes_strides ? in[i] : hst_contiguous(in[i]))) return NULL;
+        if (in[i] && !(call.in[i] = op->takes_strides >> i & 1 ? in[i] : hst_contiguous(in[i]))) return NULL;
     if (!make_outputs(&call) || (call.recording && !hst_record(&call, in))) {
         drop_saved(&call);
         return NULL;

@@ -1,6 +1,7 @@
 // backward.c: from the loss to the leaves. Nodes are visited from the last to the first; the gradient of each output is
 // complete when its node's turn comes. An output with one use gets its gradient in its own dtype, one with several in
-// an fp32 buffer that is rounded once; a leaf gets its gradient in the buffer that the program attached.
+// an fp32 buffer that is rounded once; a leaf gets its gradient in the buffer that the program attached, rounded
+// once for each use.
 #include <string.h>
 #include "autograd/tape.h"
 
@@ -112,7 +113,7 @@ static hst_tensor *separate(pass *p, hst_gradient *dx, int k) {
     for (int i = 0; i < k; i++)
         if (dx[k].request != HST_NULL && dx[i].request != HST_NULL && dx[i].into == dx[k].into) {
             hst_tensor *shared = dx[k].into;
-            dx[k] = (hst_gradient){HST_WRITE, hst_new(p->ctx, shared->dtype, shared->rank, shared->shape)};
+            dx[k] = (hst_gradient){HST_WRITE, hst_new(p->ctx, HST_F32, shared->rank, shared->shape)};
             return shared;
         }
     return NULL;

@@ -54,7 +54,7 @@ struct hst_op {
     unsigned reads_inputs;  // bit i: backward reads in[i]; the others are NULL there
     unsigned reads_outputs; // bit i: backward reads out[i]
     unsigned constants;     // bit i: in[i] never has a gradient (a mask); integers never have one anyway
-    bool takes_strides;     // else strided arguments are made contiguous first
+    unsigned takes_strides; // bit i: in[i] may be strided; the others are made contiguous first
 
     // Checks shapes and dtypes, sets out[0..]; false after hst_fail. Output i is made only where out[i].rank >= 0.
     bool (*shape)(hst_call *call, hst_type *out);

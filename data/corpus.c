@@ -203,7 +203,8 @@ static bool add_folder(hst_corpus *corpus, const char *path) {
     hst_workspace_free(corpus->ctx, l.paths);
     if (ok && corpus->left_out > 0)
         hst_log(corpus->ctx, HST_LOG_INFO,
-                "%s: left out %d of its entries, which are not text (a NUL byte) or not files", path, corpus->left_out);
+                "%s: left out %d of its entries: not text (a NUL byte), the folder of a run, or no file", path,
+                corpus->left_out);
     return ok;
 }
 
@@ -213,7 +214,8 @@ hst_status hst_corpus_add(hst_corpus *corpus, const char *path) {
     if (!corpus) return HST_ERROR_STATE;
     if (hst_get_status(corpus->ctx) != HST_OK) return hst_get_status(corpus->ctx);
     static const char input[] = "standard input", no_text[] = "it is empty; a text is expected",
-                      no_files[] = "no text in it; hidden files and files with NUL bytes do not count";
+                      no_files[] =
+                          "no text in it; hidden files, files with NUL bytes and the folders of runs do not count";
     struct stat info = {0};
     size_t before = corpus->size;
     bool ok, standard_input = !strcmp(path, "-");

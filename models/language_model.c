@@ -66,7 +66,7 @@ hst_tensor *hst_lm_forward(const hst_lm *m, hst_tensor *ids, hst_tensor *c0, boo
     if (!m) return NULL;
     hst_tensor *x = hst_embedding(m->embedding, ids);
     hst_tensor *h = hst_sru_forward(m->sru, x, c0, NULL, training, c_last);
-    if (m->config.layer_norm) h = hst_layer_norm(h, m->norm_gain, m->norm_bias, 1e-5);
+    if (m->config.layer_norm) h = hst_layer_norm(h, m->norm_gain, m->norm_bias, HST_NORM_EPS);
     if (training) h = hst_dropout(h, m->config.dropout);
     return hst_linear(h, hst_transpose(m->output, 0, 1), m->output_bias);
 }

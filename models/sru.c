@@ -4,8 +4,6 @@
 #include <string.h>
 #include "models/sru.h"
 
-static const double NORM_EPS = 1e-5;
-
 // ---- making ----
 
 static hst_tensor *add(hst_parameters *list, const char *prefix, int layer, const char *name, hst_tensor *value) {
@@ -36,7 +34,7 @@ static hst_tensor *initial_weight(const hst_sru *sru, int i, int64_t in) {
     scale_plane(w, c->hidden, 0, sqrt(1 - dropout_of(sru, i)));
     scale_plane(w, c->hidden, 1, sqrt(0.5));
     scale_plane(w, c->hidden, 2, sqrt(0.5));
-    if (layer->k == 4 && c->rescale) scale_plane(w, c->hidden, 3, sqrt(1 + 2 * exp(c->highway_bias)));
+    if (layer->k == 4) scale_plane(w, c->hidden, 3, layer->scale_x);
     return w;
 }
 
@@ -127,7 +125,7 @@ static hst_tensor *layer_forward(const hst_sru *sru, int i, hst_tensor *x, hst_t
     const hst_sru_config *config = &sru->config;
     const hst_sru_layer *layer = &sru->layers[i];
     hst_scope_begin(sru->ctx);
-    hst_tensor *n = config->layer_norm ? hst_layer_norm(x, layer->norm_gain, layer->norm_bias, NORM_EPS) : x;
+    hst_tensor *n = config->layer_norm ? hst_layer_norm(x, layer->norm_gain, layer->norm_bias, HST_NORM_EPS) : x;
     hst_tensor *u = hst_matmul(n, layer->weight), *mask = NULL, *c = NULL;
     if (u && training && dropout_of(sru, i) > 0)
         mask = hst_dropout(hst_full(sru->ctx, HST_F32, HST_SHAPE(u->shape[1], config->hidden), 1), dropout_of(sru, i));
@@ -146,6 +144,13 @@ hst_tensor *hst_sru_forward(const hst_sru *sru, hst_tensor *x, hst_tensor *c0, h
         char text[64];
         hst_fail(sru->ctx, HST_ERROR_SHAPE, "hst_sru_forward: x is %s; (L, B, %lld) is needed", hst_describe(x, text),
                  (long long)sru->config.input);
+        return NULL;
+    }
+    if (c0 && (c0->rank != 3 || c0->shape[0] != sru->config.layers || c0->shape[1] != x->shape[1] ||
+               c0->shape[2] != sru->config.hidden)) {
+        char text[64];
+        hst_fail(sru->ctx, HST_ERROR_SHAPE, "hst_sru_forward: c0 is %s; (%d, %lld, %lld) is needed",
+                 hst_describe(c0, text), sru->config.layers, (long long)x->shape[1], (long long)sru->config.hidden);
         return NULL;
     }
     hst_tensor *c =

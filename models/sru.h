@@ -5,6 +5,8 @@
 #include "autograd/op.h"
 #include "models/models.h"
 
+#define HST_NORM_EPS 1e-5 // of every layer norm in the model, as upstream's
+
 typedef struct hst_sru_layer {
     hst_tensor *weight, *weight_c, *bias, *norm_gain, *norm_bias; // the list's; the last two NULL without layer norm
     int k;                                                        // 4 where input and output differ in width

@@ -1,6 +1,7 @@
 // cross_entropy.c: the loss of a language model, fused with log-softmax: the probabilities are never stored.
-//     loss_i = logsumexp(logits_i) - logits_i[target_i]          dlogits_i = (softmax(logits_i) - onehot(target_i))
-//     dloss_i logits (..., V), targets (...)          losses (...), f32
+//     loss_i = logsumexp(logits_i) - logits_i[target_i]
+//     dlogits_i = (softmax(logits_i) - onehot(target_i)) dloss_i
+//     logits (..., V), targets (...)          losses (...), f32
 #include "ops/ops.h"
 #include "ops/table.h"
 

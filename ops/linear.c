@@ -29,8 +29,7 @@ static hst_gemm_args product(const hst_tensor *x, const hst_tensor *w) {
 }
 
 static bool forward(hst_call *call) {
-    hst_tensor *x = hst_contiguous(call->in[X]), *w = call->in[W];
-    if (!x) return false;
+    const hst_tensor *x = call->in[X], *w = call->in[W];
     hst_gemm_args g = product(x, w);
     g.a = hst_source_of(x);
     g.a_row = g.k;
@@ -38,10 +37,10 @@ static bool forward(hst_call *call) {
     g.b = hst_source_of(w);
     g.b_row = w->stride[0];
     g.b_col = w->stride[1];
-    g.bias = call->in[BIAS] ? hst_source_of(hst_contiguous(call->in[BIAS])) : (hst_source){0};
+    g.bias = hst_source_of(call->in[BIAS]);
     g.c = hst_target_of(call->out[0]);
     g.c_row = g.n;
-    return call->ctx->status == HST_OK && call->ctx->backend->gemm(call->ctx, &g);
+    return call->ctx->backend->gemm(call->ctx, &g);
 }
 
 // dx = dy w^T
@@ -85,8 +84,7 @@ static bool bias_gradient(hst_call *call, const hst_gemm_args *p, hst_tensor *dy
 }
 
 static bool backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *dx) {
-    hst_tensor *x = hst_contiguous(call->in[X]);
-    if (!x) return false;
+    const hst_tensor *x = call->in[X];
     hst_gemm_args p = product(x, call->in[W]);
     return x_gradient(call, &p, dy[0], dx[X]) && w_gradient(call, &p, x, dy[0], dx[W]) &&
            bias_gradient(call, &p, dy[0], dx[BIAS]);
@@ -98,7 +96,7 @@ const hst_op hst_op_linear = {
     .outputs = {"y"},
     .cast = HST_CAST_LOWER,
     .reads_inputs = 1 << X | 1 << W,
-    .takes_strides = true,
+    .takes_strides = 1 << W,
     .shape = shape,
     .forward = forward,
     .backward = backward,

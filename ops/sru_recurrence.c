@@ -1,8 +1,8 @@
 // sru_recurrence.c: the recurrence of the Simple Recurrent Unit (Lei, Zhang, Wang, Dai, Artzi 2018). For each b and j,
 // p = c at t - 1 and s the logistic sigmoid:
 //     f = s(U1 + vf p + bf)     r = s(U2 + vr p + br)     c = U0 + (p - U0) f     h = x' + (c - x') m r
-//     u (L, B, k D), x (L, B, D), v (2 D), bias (2 D), c0 (B, D), mask (B, D), pad (L, B)     h (L, B, D), c_last (B,
-//     D)
+//     u (L, B, k D), x (L, B, D), v (2 D), bias (2 D), c0 (B, D), mask (B, D), pad (L, B)
+//     h (L, B, D), c_last (B, D)
 #include "ops/ops.h"
 #include "ops/table.h"
 

@@ -185,8 +185,9 @@ typedef struct hst_sgd_args {
     X(copy)                                                                                                            \
     X(combine)                                                                                                         \
     X(gemm)                                                                                                            \
-    X(sum) X(square_sum) X(lookup) X(lookup_grad) X(norm) X(norm_grad) X(nll) X(nll_grad) X(dropout) X(sru)            \
-        X(sru_grad) X(adamw) X(sgd)
+    X(sum)                                                                                                             \
+    X(square_sum) X(lookup) X(lookup_grad) X(norm) X(norm_grad) X(nll) X(nll_grad) X(dropout) X(sru) X(sru_grad)       \
+        X(adamw) X(sgd)
 #define HST_KERNEL_FIELD(name) bool (*name)(hst_context *, const hst_##name##_args *);
 
 #define HST_BACKEND_ABI 1

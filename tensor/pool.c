@@ -6,7 +6,7 @@
 
 enum { ALIGNMENT = 64, CLASSES = 8 * 48 };
 
-// In front of each block; as large as the alignment, so that the block behind it is aligned too.
+// Lies directly in front of each block; new_block places it so that the block is aligned.
 typedef struct block {
     struct block *next_free;
     struct block *next_owned; // every block of the pool, for closing

@@ -20,7 +20,7 @@ static const struct {
     kind kind;
     size_t offset; // in the trainer
 } fields[] = {
-    {"step", INTEGER, offsetof(hst_trainer, step)},
+    {"step", INTEGER, offsetof(hst_trainer, done.step)},
     {"steps", INTEGER, offsetof(hst_trainer, options.steps)},
     {"batch", INTEGER, offsetof(hst_trainer, options.batch)},
     {"length", INTEGER, offsetof(hst_trainer, options.length)},
@@ -35,11 +35,11 @@ static const struct {
     {"eval_every", INTEGER, offsetof(hst_trainer, options.eval_every)},
     {"save_every", INTEGER, offsetof(hst_trainer, options.save_every)},
     {"seed", SEED, offsetof(hst_trainer, options.seed)},
-    {"smooth_loss", REAL, offsetof(hst_trainer, smooth_loss)},
-    {"validation", REAL, offsetof(hst_trainer, validation)},
-    {"best", REAL, offsetof(hst_trainer, best)},
-    {"best_step", INTEGER, offsetof(hst_trainer, best_step)},
-    {"evaluated", INTEGER, offsetof(hst_trainer, evaluated)},
+    {"smooth_loss", REAL, offsetof(hst_trainer, done.smooth_loss)},
+    {"validation", REAL, offsetof(hst_trainer, done.validation)},
+    {"best", REAL, offsetof(hst_trainer, done.best)},
+    {"best_step", INTEGER, offsetof(hst_trainer, done.best_step)},
+    {"evaluated", INTEGER, offsetof(hst_trainer, done.evaluated)},
     {"text_bytes", INTEGER, offsetof(hst_trainer, text_bytes)},
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
@@ -189,14 +189,13 @@ static bool restore(hst_trainer *t, const char *path, const hst_safetensors *fil
         hst_tensor *state = hst_optimizer_state(t->optimizer, i, name, sizeof name);
         ok = hst_entry_load(t->ctx, path, file, name, state, state);
     }
-    hst_optimizer_set_steps(t->optimizer, t->step);
-    hst_stream_seek(t->stream, t->step); // a step takes one batch
+    hst_optimizer_set_steps(t->optimizer, t->done.step);
     return ok && t->ctx->status == HST_OK;
 }
 
 static hst_trainer *resume(hst_context *ctx, const char *path, const hst_safetensors *file, const hst_corpus *text,
                            const hst_corpus *held_out) {
-    hst_trainer saved = {.smooth_loss = NAN, .validation = NAN, .best = NAN};
+    hst_trainer saved = {.done = {.smooth_loss = NAN, .validation = NAN, .best = NAN}};
     hst_lm_config config;
     hst_train_defaults(&saved.options, sizeof saved.options);
     if (!read_training(ctx, path, file, &saved) || !hst_lm_read_config(ctx, path, file, &config)) return NULL;
@@ -210,12 +209,9 @@ static hst_trainer *resume(hst_context *ctx, const char *path, const hst_safeten
     saved.options.layers = config.layers;
     saved.options.dropout = config.dropout;
     saved.options.tied = config.tied;
-    hst_trainer *t = hst_trainer_new(ctx, &saved.options, text, held_out);
+    hst_trainer *t = hst_trainer_make(ctx, &saved.options, &config, text, held_out);
     if (!t) return NULL;
-    for (int i = 0; i < FIELDS; i++) { // the options are there already; what remains is 8 bytes each
-        size_t size = fields[i].kind == OPTIMIZER ? sizeof(hst_optimizer_kind) : 8;
-        memcpy((char *)t + fields[i].offset, (char *)&saved + fields[i].offset, size);
-    }
+    t->done = saved.done;
     if (restore(t, path, file)) return t;
     hst_trainer_free(t);
     return NULL;

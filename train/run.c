@@ -19,6 +19,7 @@ typedef struct run {
     bool (*progress)(const hst_progress *progress, void *user);
     void *user;
     double began, saved; // seconds
+    double step_seconds; // a running mean; 0 before the first step of this run
     bool stopped;        // progress said so
 } run;
 
@@ -27,20 +28,20 @@ static void report(run *r, hst_event event, const char *path) {
     double per_step = (double)(t->options.batch * t->options.length);
     hst_progress p = {
         .event = event,
-        .step = t->step,
+        .step = t->done.step,
         .steps = t->options.steps,
         .eval_every = t->options.eval_every,
         .parameters = hst_parameter_elements(t->model->parameters),
-        .epoch = (double)t->step / (double)hst_stream_epoch_batches(t->stream),
+        .epoch = (double)t->done.step / (double)hst_stream_epoch_batches(t->stream),
         .loss = t->loss,
-        .smooth_loss = t->smooth_loss,
+        .smooth_loss = t->done.smooth_loss,
         .rate = t->rate,
         .norm = t->norm,
-        .tokens_per_second = t->step_seconds > 0 ? per_step / t->step_seconds : 0,
+        .tokens_per_second = r->step_seconds > 0 ? per_step / r->step_seconds : 0,
         .seconds = hst_seconds() - r->began,
-        .validation = t->validation,
-        .best = t->best,
-        .best_step = t->best_step,
+        .validation = t->done.validation,
+        .best = t->done.best,
+        .best_step = t->done.best_step,
         .path = path,
     };
     if (r->progress && !r->progress(&p, r->user)) r->stopped = true;
@@ -61,8 +62,8 @@ static double measure_step(run *r, hst_trainer *copy) {
     double began = 0, limit = 0.05 * r->t->options.seconds;
     int64_t timed = 0;
     while (timed < MEASURED_STEPS && go_on(r) && hst_trainer_step(copy, NULL) == HST_OK) {
-        if (copy->step == UNTIMED_STEPS) began = hst_seconds(); // the first steps ask the system for memory
-        timed = copy->step - UNTIMED_STEPS;
+        if (copy->done.step == UNTIMED_STEPS) began = hst_seconds(); // the first steps ask the system for memory
+        timed = copy->done.step - UNTIMED_STEPS;
         if (timed > 0 && hst_seconds() - r->began > limit) break;
     }
     return timed > 0 ? (hst_seconds() - began) / (double)timed : 1;
@@ -74,7 +75,7 @@ static double measure_evaluation(run *r, hst_trainer *copy) {
     if (!text || r->t->ctx->status != HST_OK) return 0;
     int64_t size = hst_corpus_size(text), part = size < MEASURED_BYTES ? size : MEASURED_BYTES;
     double nats, began = hst_seconds();
-    hst_lm_evaluate(copy->model, hst_corpus_bytes(text), part, 0, &nats);
+    hst_evaluate_while(copy->model, hst_corpus_bytes(text), part, 0, &nats, go_on, r);
     return (hst_seconds() - began) * (double)size / (double)part;
 }
 
@@ -86,6 +87,7 @@ static bool measure(run *r) {
     if (!copy) return false;
     double step = measure_step(r, copy), evaluation = measure_evaluation(r, copy);
     hst_trainer_free(copy);
+    if (r->stopped) return r->t->ctx->status == HST_OK; // there is no plan
     double count =
         evaluation > 0 ? fmax(1, fmin(EVALUATIONS, floor(EVALUATION_SHARE * o->seconds / evaluation))) : EVALUATIONS;
     double left = HEADROOM * o->seconds - (hst_seconds() - r->began);
@@ -100,7 +102,7 @@ static bool measure(run *r) {
 
 static bool plan(run *r) {
     hst_train_options *o = &r->t->options;
-    if (o->steps == 0 && !measure(r)) return false;
+    if (o->steps == 0 && (!measure(r) || r->stopped)) return r->t->ctx->status == HST_OK;
     if (o->eval_every == 0) o->eval_every = (o->steps + EVALUATIONS - 1) / EVALUATIONS;
     report(r, HST_EVENT_PLAN, NULL);
     return true;
@@ -126,30 +128,34 @@ static bool evaluate(run *r) {
     hst_status status =
         hst_evaluate_while(t->model, hst_corpus_bytes(t->held_out), hst_corpus_size(t->held_out), 0, &loss, go_on, r);
     if (status != HST_OK || r->stopped) return status == HST_OK;
-    t->validation = loss;
-    t->evaluated = t->step;
-    bool best = !(t->validation >= t->best);
+    t->done.validation = loss;
+    t->done.evaluated = t->done.step;
+    bool best = !(t->done.validation >= t->done.best);
     if (best) {
-        t->best = t->validation;
-        t->best_step = t->step;
+        t->done.best = t->done.validation;
+        t->done.best_step = t->done.step;
     }
     report(r, HST_EVENT_EVAL, NULL);
     return !best || save(r, true);
 }
 
-static bool is_due(const hst_trainer *t) { return t->step == t->options.steps || t->step % t->options.eval_every == 0; }
+static bool is_due(const hst_trainer *t) {
+    return t->done.step == t->options.steps || t->done.step % t->options.eval_every == 0;
+}
 
 static bool step(run *r) {
     hst_trainer *t = r->t;
     double began = hst_seconds();
     if (hst_trainer_step(t, NULL) != HST_OK) return false;
     double took = hst_seconds() - began;
-    t->step_seconds = t->step <= 3 ? took : t->step_seconds + 0.05 * (took - t->step_seconds);
+    r->step_seconds = t->done.step <= UNTIMED_STEPS || r->step_seconds == 0
+                          ? took
+                          : r->step_seconds + 0.05 * (took - r->step_seconds);
     report(r, HST_EVENT_STEP, NULL);
-    bool last = t->step == t->options.steps, evaluated = is_due(t);
-    if (evaluated && !r->stopped && !evaluate(r)) return false;
-    bool due = t->options.save_every > 0 ? t->step % t->options.save_every == 0
-                                         : evaluated && hst_seconds() - r->saved > SAVE_SECONDS;
+    bool last = t->done.step == t->options.steps, evaluation_due = is_due(t);
+    if (evaluation_due && !r->stopped && !evaluate(r)) return false;
+    bool due = t->options.save_every > 0 ? t->done.step % t->options.save_every == 0
+                                         : evaluation_due && hst_seconds() - r->saved > SAVE_SECONDS;
     return last || r->stopped || !due || save(r, false);
 }
 
@@ -161,13 +167,13 @@ hst_status hst_trainer_run(hst_trainer *t, const char *folder,
     if (t->ctx->status != HST_OK || !plan(&r)) return t->ctx->status;
     // A run that was stopped before an evaluation was complete makes up for it, and ends as if it had never been
     // stopped.
-    if (t->step > 0 && t->evaluated != t->step && is_due(t) && !evaluate(&r)) return t->ctx->status;
-    while (!r.stopped && t->step < t->options.steps)
+    if (t->done.step > 0 && t->done.evaluated != t->done.step && is_due(t) && !evaluate(&r)) return t->ctx->status;
+    while (!r.stopped && t->done.step < t->options.steps)
         if (!step(&r)) return t->ctx->status;
-    if (t->step > 0 && (!save(&r, false) || (isnan(t->best) && !save(&r, true)))) return t->ctx->status;
+    if (t->done.step > 0 && (!save(&r, false) || (isnan(t->done.best) && !save(&r, true)))) return t->ctx->status;
     bool stopped = r.stopped;
     report(&r, HST_EVENT_END, NULL);
-    return stopped ? hst_fail(t->ctx, HST_CANCELLED, "the run was stopped after step %lld of %lld", (long long)t->step,
-                              (long long)t->options.steps)
+    return stopped ? hst_fail(t->ctx, HST_CANCELLED, "the run was stopped after step %lld of %lld",
+                              (long long)t->done.step, (long long)t->options.steps)
                    : HST_OK;
 }

@@ -80,8 +80,8 @@ typedef struct hst_progress {
 typedef struct hst_trainer hst_trainer;
 
 // Makes a model (random weights from options->seed), an optimizer and a stream over `text`. `held_out` may be NULL: no
-// validation. Both corpora must outlive the trainer. NULL after recording an error: a text too small for batch x
-// length, an option out of range.
+// validation. Both corpora must outlive the trainer; the context's random stream is its own while it steps. NULL after
+// recording an error: a text too small for batch x length, an option out of range.
 HST_API hst_trainer *hst_trainer_new(hst_context *ctx, const hst_train_options *options, const hst_corpus *text,
                                      const hst_corpus *held_out);
 // The trainer of a run that was stopped or killed, from its last.safetensors: weights, optimizer, carried state, place

@@ -1,4 +1,5 @@
 // trainer.c: one trainer, one step. Follow a symbol: stream -> ids -> embedding -> layers -> loss, and back.
+#include <float.h>
 #include <math.h>
 #include <string.h>
 #include "train/trainer.h"
@@ -22,7 +23,7 @@ static bool check(hst_context *ctx, const hst_train_options *o) {
         {"lr", o->lr, 0, 1e6},
         {"warmup", o->warmup, 0, 1},
         {"floor", o->floor, 0, 1},
-        {"clip", o->clip, 0, INFINITY},
+        {"clip", o->clip, 0, DBL_MAX},
         {"weight_decay", o->weight_decay, 0, 1e6},
         {"momentum", o->momentum, 0, 0.9999},
         {"eval_every", (double)o->eval_every, 0, 1e15},
@@ -40,17 +41,12 @@ static bool check(hst_context *ctx, const hst_train_options *o) {
     return false;
 }
 
-static void make_parts(hst_trainer *t) {
+static void make_parts(hst_trainer *t, const hst_lm_config *config) {
     const hst_train_options *o = &t->options;
-    hst_lm_config config = hst_lm_defaults();
-    config.hidden = o->hidden;
-    config.layers = o->layers;
-    config.dropout = o->dropout;
-    config.tied = o->tied;
     t->stream = hst_stream_new(t->text, o->batch, o->length, o->seed);
     if (t->stream && o->steps == 0 && o->seconds == 0)
         t->options.steps = (int64_t)ceil(o->epochs * (double)hst_stream_epoch_batches(t->stream));
-    if (!t->stream || !(t->model = hst_lm_new(t->ctx, &config))) return;
+    if (!t->stream || !(t->model = hst_lm_new(t->ctx, config))) return;
     hst_adamw_options adamw = hst_adamw_defaults();
     adamw.decay = o->weight_decay;
     hst_parameters *list = t->model->parameters;
@@ -61,30 +57,40 @@ static void make_parts(hst_trainer *t) {
     t->state = hst_own(hst_zeros(t->ctx, HST_F32, HST_SHAPE(o->layers, o->batch, o->hidden)));
 }
 
+hst_trainer *hst_trainer_make(hst_context *ctx, const hst_train_options *options, const hst_lm_config *model,
+                              const hst_corpus *text, const hst_corpus *held_out) {
+    if (!text) hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: text is NULL; there is nothing to learn from");
+    if ((text && hst_corpus_context(text) != ctx) || (held_out && hst_corpus_context(held_out) != ctx))
+        hst_fail(ctx, HST_ERROR_STATE, "hst_trainer_new: a text belongs to another context");
+    hst_trainer *t =
+        hst_get_status(ctx) == HST_OK && check(ctx, options) ? hst_allocate(ctx, sizeof *t, HST_WORKSPACE) : NULL;
+    if (!t) return NULL;
+    *t = (hst_trainer){.ctx = ctx,
+                       .options = *options,
+                       .text = text,
+                       .text_bytes = hst_corpus_size(text),
+                       .held_out = held_out && hst_corpus_size(held_out) > 1 ? held_out : NULL,
+                       .done = {.smooth_loss = NAN, .validation = NAN, .best = NAN}};
+    hst_seed(ctx, options->seed);
+    make_parts(t, model);
+    if (ctx->status == HST_OK) return t;
+    hst_trainer_free(t);
+    return NULL;
+}
+
 hst_trainer *hst_trainer_new(hst_context *ctx, const hst_train_options *options, const hst_corpus *text,
                              const hst_corpus *held_out) {
     hst_train_options o;
     hst_train_defaults(&o, sizeof o);
     if (options) memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
-    if ((text && hst_corpus_context(text) != ctx) || (held_out && hst_corpus_context(held_out) != ctx))
-        hst_fail(ctx, HST_ERROR_STATE, "hst_trainer_new: a text belongs to another context");
-    if (!text) hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: text is NULL; there is nothing to learn from");
-    hst_trainer *t =
-        hst_get_status(ctx) == HST_OK && check(ctx, &o) ? hst_allocate(ctx, sizeof *t, HST_WORKSPACE) : NULL;
-    if (!t) return NULL;
-    *t = (hst_trainer){.ctx = ctx,
-                       .options = o,
-                       .text = text,
-                       .text_bytes = hst_corpus_size(text),
-                       .held_out = held_out && hst_corpus_size(held_out) > 1 ? held_out : NULL,
-                       .smooth_loss = NAN,
-                       .validation = NAN,
-                       .best = NAN};
-    hst_seed(ctx, o.seed);
-    make_parts(t);
-    if (ctx->status == HST_OK) return t;
-    hst_trainer_free(t);
-    return NULL;
+    if (options && options->size == 0)
+        hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: options.size is 0; hst_train_defaults sets it");
+    hst_lm_config config = hst_lm_defaults();
+    config.hidden = o.hidden;
+    config.layers = o.layers;
+    config.dropout = o.dropout;
+    config.tied = o.tied;
+    return hst_trainer_make(ctx, &o, &config, text, held_out);
 }
 
 void hst_trainer_free(hst_trainer *t) {
@@ -126,14 +132,14 @@ static void empty_states(hst_trainer *t, bool all) {
 static double learning_rate(const hst_trainer *t) {
     const hst_train_options *o = &t->options;
     hst_schedule s = {o->lr, (int64_t)ceil(o->warmup * (double)o->steps), o->steps, o->floor};
-    return hst_schedule_rate(&s, t->step);
+    return hst_schedule_rate(&s, t->done.step);
 }
 
 static bool check_finite(hst_trainer *t) {
     if (isfinite(t->loss) && isfinite(t->norm)) return true;
     hst_fail(t->ctx, HST_ERROR_DIVERGED,
              "training diverged at step %lld: the %s is no longer a finite number; a learning rate below %g may help",
-             (long long)t->step + 1, isfinite(t->loss) ? "gradient" : "loss", t->rate);
+             (long long)t->done.step + 1, isfinite(t->loss) ? "gradient" : "loss", t->rate);
     return false;
 }
 
@@ -157,17 +163,19 @@ hst_status hst_trainer_step(hst_trainer *t, double *loss) {
     if (t->options.steps == 0)
         return hst_fail(ctx, HST_ERROR_STATE,
                         "hst_trainer_step: options.seconds is a plan that hst_trainer_run makes; give steps or epochs");
+    hst_stream_seek(t->stream, t->done.step); // a step takes one batch, also when it is tried again
     if (ctx->status != HST_OK || hst_stream_next(t->stream, t->ids, t->targets, &new_epoch) != HST_OK)
         return ctx->status;
-    hst_random_step(ctx, (uint64_t)t->step + 1); // step 0's numbers made the weights
+    hst_seed(ctx, t->options.seed);                   // whatever else the context was used for in between
+    hst_random_step(ctx, (uint64_t)t->done.step + 1); // step 0's numbers made the weights
     empty_states(t, new_epoch);
     hst_scope_begin(ctx);
     forward_backward_update(t);
     hst_scope_end(ctx, NULL);
     if (ctx->status != HST_OK) return ctx->status;
-    t->step++;
-    double weight = t->step < 50 ? 1.0 / (double)t->step : 0.02;
-    t->smooth_loss = t->step == 1 ? t->loss : t->smooth_loss + weight * (t->loss - t->smooth_loss);
+    t->done.step++;
+    double weight = t->done.step < 50 ? 1.0 / (double)t->done.step : 0.02;
+    t->done.smooth_loss = t->done.step == 1 ? t->loss : t->done.smooth_loss + weight * (t->loss - t->done.smooth_loss);
     if (loss) *loss = t->loss;
     return HST_OK;
 }

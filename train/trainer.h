@@ -14,14 +14,19 @@ struct hst_trainer {
     hst_stream *stream;
     hst_tensor *ids, *targets;        // (L, B)
     hst_tensor *state;                // (N, B, D): what the lanes carry from step to step
-    int64_t step;                     // steps done
     double loss, norm, rate;          // of the last step
-    double smooth_loss, step_seconds; // running means
-    double validation, best;          // NaN before the first evaluation
-    int64_t best_step;
-    int64_t evaluated;  // the step of the last evaluation
-    int64_t text_bytes; // of text: a run goes on with the same
+    int64_t text_bytes;               // of text: a run goes on with the same
+    struct {                          // what the run has got to; with the tensors, all that it needs to go on
+        int64_t step;                 // steps done
+        int64_t evaluated, best_step; // the steps of the last evaluation and of the best
+        double validation, best;      // their losses; NaN before the first
+        double smooth_loss;           // a running mean
+    } done;
 };
+
+// hst_trainer_new with a model that the options alone do not describe.
+hst_trainer *hst_trainer_make(hst_context *ctx, const hst_train_options *options, const hst_lm_config *model,
+                              const hst_corpus *text, const hst_corpus *held_out);
 
 // hst_lm_evaluate, for as long as go_on says so; what *nats is after a refusal is nobody's loss.
 hst_status hst_evaluate_while(const hst_lm *model, const uint8_t *bytes, int64_t count, int64_t reset, double *nats,

@@ -54,7 +54,8 @@ typedef void micro_kernel(int64_t terms, const float *a, const float *b, int64_t
 MICRO(1, 1)
 MICRO(1, 2)
 MICRO(1, 3)
-MICRO(MR, 1) MICRO(MR, 2) MICRO(MR, 3)
+MICRO(MR, 1)
+MICRO(MR, 2) MICRO(MR, 3)
 
     // For at most MR rows and NR columns. The tile's rows and columns beyond them are not used.
     static micro_kernel *kernel_for(int64_t rows, int64_t columns) {
@@ -72,7 +73,7 @@ typedef struct job {
     int64_t down, across;          // how many blocks
     _Atomic int64_t next;          // the first block that nobody has taken
     float *packed_b;               // the slab's; NULL: each block packs what it needs, or reads B as it lies there
-    float *own;                    // every thread's packed A, and one panel of B or sums
+    float *own;                    // every thread's packed A, one panel of B, sums
     int64_t packed_a, panel, sums; // its parts, in floats
 } job;
 

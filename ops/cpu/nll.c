@@ -2,7 +2,7 @@
 //
 //     logsumexp = m + log(sum of exp(x - m))     where m is the largest x, so that no exp overflows
 //     loss = logsumexp - x[target]
-//     dx = (exp(x - logsumexp) - onehot(target)) scale dloss
+//     dx = (exp(x - logsumexp) - onehot(target)) dloss
 #include "ops/cpu/blocks.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/vector_math.h"

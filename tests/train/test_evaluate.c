@@ -64,6 +64,21 @@ Test(train, evaluation_is_exact_for_every_protocol) {
     hst_close(ctx);
 }
 
+Test(train, a_state_of_another_model_is_refused) {
+    hst_context *ctx = hst_open(NULL);
+    hst_lm *model = make_model(ctx);
+    const int64_t shapes[][3] = {{5, 1, 24}, {2, 3, 24}, {2, 1, 8}};
+    for (int i = 0; i < 3; i++) {
+        hst_tensor *ids = hst_zeros(ctx, HST_U8, HST_SHAPE(4, 1)), *c0 = hst_zeros(ctx, HST_F32, 3, shapes[i]);
+        cr_expect_null(hst_lm_forward(model, ids, c0, false, NULL));
+        cr_expect(hst_get_status(ctx) == HST_ERROR_SHAPE && strstr(hst_error(ctx), "c0 is f32 ("), "%s",
+                  hst_error(ctx));
+        hst_clear_error(ctx);
+    }
+    hst_lm_free(model);
+    hst_close(ctx);
+}
+
 Test(train, a_model_with_weights_that_are_not_finite_has_no_loss) {
     hst_context *ctx = hst_open(NULL);
     hst_lm *model = make_model(ctx);

@@ -200,6 +200,34 @@ Test(train, stopping_saves) {
     hst_close(ctx);
 }
 
+static bool cancelled; // by the program, from the next operation on
+static bool is_cancelled(void *user) { return (void)user, cancelled; }
+
+// Three steps; in between the context is used for something else, or a step is cancelled and tried again.
+static double third_loss(bool disturbed) {
+    hst_context *ctx = hst_open(&(hst_options){.size = sizeof(hst_options), .threads = 1, .cancel = is_cancelled});
+    hst_corpus *text = story(ctx, 100);
+    hst_train_options o = small(10);
+    hst_trainer *t = hst_trainer_new(ctx, &o, text, NULL);
+    double loss = 0;
+    for (int i = 0; i < 3; i++) {
+        if (disturbed && i > 0) {
+            hst_seed(ctx, 99);
+            cancelled = true;
+            cr_assert_eq(hst_trainer_step(t, &loss), HST_CANCELLED);
+            cancelled = false;
+            hst_clear_error(ctx);
+        }
+        cr_assert_eq(hst_trainer_step(t, &loss), HST_OK, "%s", hst_error(ctx));
+    }
+    hst_trainer_free(t);
+    hst_corpus_free(text);
+    hst_close(ctx);
+    return loss;
+}
+
+Test(train, a_step_depends_on_its_number_alone) { cr_expect_eq(third_loss(true), third_loss(false)); }
+
 // An evaluation may take long: it is asked in between, and what it had so far is forgotten.
 static bool stop_when_busy(const hst_progress *p, void *user) {
     int *busy = user;
@@ -248,14 +276,16 @@ Test(train, a_text_of_another_context_is_refused) {
 Test(train, options_out_of_range_are_refused_by_name) {
     hst_context *ctx = open_context(1);
     hst_corpus *text = story(ctx, 100);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 7; i++) {
         hst_train_options o = small(10);
-        const char *names[] = {"hidden", "dropout", "lr", "epochs", "length"};
+        const char *names[] = {"hidden", "dropout", "lr", "epochs", "length", "size is 0", "clip"};
         if (i == 0) o.hidden = 0;
         if (i == 1) o.dropout = NAN;
         if (i == 2) o.lr = -1;
         if (i == 3) o.steps = 0, o.epochs = 0;
         if (i == 4) o.length = 100000; // more than the text
+        if (i == 5) o.size = 0;
+        if (i == 6) o.clip = INFINITY;
         cr_expect_null(hst_trainer_new(ctx, &o, text, NULL));
         cr_expect(hst_get_status(ctx) == HST_ERROR_VALUE && strstr(hst_error(ctx), names[i]), "%s", hst_error(ctx));
         hst_clear_error(ctx);
