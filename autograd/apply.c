@@ -12,8 +12,9 @@ static hst_context *find_context(const hst_op *op, hst_tensor *const *in) {
 
 // A computed tensor whose node backward has used up, or whose scope was closed, would silently be a constant.
 static bool has_ended(const hst_tensor *t) {
-    const hst_node *node = t->node && t->ctx->no_grad == 0 ? hst_find_node(t->ctx->tape, t->node) : NULL;
-    return t->node && t->ctx->no_grad == 0 && (!node || node->used);
+    if (!t->node || t->ctx->no_grad > 0) return false;
+    const hst_node *node = hst_find_node(t->ctx->tape, t->node);
+    return !node || node->used;
 }
 
 static bool check_arguments(hst_context *ctx, const hst_op *op, hst_tensor *const *in) {

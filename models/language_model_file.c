@@ -146,8 +146,6 @@ bool hst_entry_copy(const hst_entry *entry, hst_tensor *to) {
             float f;
             uint16_t h;
             double d;
-            int64_t integer;
-            unsigned char bytes[8];
         } element;
         memcpy(&element, (const char *)entry->data + (size_t)i * width, width);
         values[i] = entry->dtype == HST_F32   ? (double)element.f
@@ -205,27 +203,37 @@ static bool is_parameter(const hst_lm *m, const char *name) {
     return false;
 }
 
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && !strcmp(text + length - tail, end);
+}
+
+// Every layer's scale_x is the one that the configuration gives.
+static bool check_scale(const hst_lm *m, const char *path, const hst_entry *e) {
+    double wanted = m->sru->layers[0].scale_x;
+    hst_tensor *scale = hst_zeros(m->ctx, HST_F32, HST_SHAPE(1));
+    if (!scale) return false;
+    if (e->rank == 1 && e->shape[0] == 1 && is_float_entry(e) && hst_entry_copy(e, scale) &&
+        fabs(hst_item(scale, NULL) - wanted) <= 1e-5)
+        return true;
+    hst_fail(m->ctx, HST_ERROR_FORMAT, "%s: %s does not agree with the configuration, which gives %g", path, e->name,
+             wanted);
+    return false;
+}
+
 // A tensor of a model that the configuration does not use, or a scale that it does not give, would make the file mean
 // one model here and another elsewhere. Other tensors, of a checkpoint say, are nobody's business here.
 static bool check_rest(const hst_lm *m, const char *path, const hst_safetensors *file) {
     for (int i = 0; i < hst_safetensors_count(file); i++) {
         const hst_entry *e = hst_safetensors_entry(file, i);
-        size_t length = strlen(e->name);
-        if (!strncmp(e->name, "rnn.rnn_lst.", 12) && length > 8 && !strcmp(e->name + length - 8, ".scale_x")) {
-            hst_tensor *scale = hst_zeros(m->ctx, HST_F32, 1, e->rank == 1 ? e->shape : (int64_t[]){1});
-            if (!scale || e->rank != 1 || e->shape[0] != 1 || !is_float_entry(e) || !hst_entry_copy(e, scale) ||
-                fabs(hst_item(scale, NULL) - m->sru->layers[0].scale_x) > 1e-5)
-                return hst_fail(m->ctx, HST_ERROR_FORMAT,
-                                "%s: %s does not agree with the configuration, which gives %g", path, e->name,
-                                m->sru->layers[0].scale_x),
-                       false;
-        } else if ((!strncmp(e->name, "rnn.", 4) || !strncmp(e->name, "embedding_layer.", 16) ||
-                    !strncmp(e->name, "output_", 7)) &&
-                   !is_parameter(m, e->name)) {
-            return hst_fail(m->ctx, HST_ERROR_FORMAT,
-                            "%s: the tensor %s has no place in the model that its configuration describes", path,
-                            e->name),
-                   false;
+        bool of_layers = !strncmp(e->name, "rnn.", 4);
+        bool of_model = of_layers || !strncmp(e->name, "embedding_layer.", 16) || !strncmp(e->name, "output_", 7);
+        if (of_layers && ends_with(e->name, ".scale_x")) {
+            if (!check_scale(m, path, e)) return false;
+        } else if (of_model && !is_parameter(m, e->name)) {
+            hst_fail(m->ctx, HST_ERROR_FORMAT,
+                     "%s: the tensor %s has no place in the model that its configuration describes", path, e->name);
+            return false;
         }
     }
     return true;

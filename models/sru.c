@@ -24,7 +24,7 @@ static double dropout_of(const hst_sru *sru, int i) { return i + 1 < sru->config
 
 // The initial values of SRU 2.x: uniform with variance 1 / in; the candidate smaller where dropout will enlarge it, the
 // gates' planes with half the variance, the skip plane as large as x' would be. (With layer norm that package also
-// divides all by ten, which learns more slowly here.)
+// divides all by ten; this one does not.)
 static hst_tensor *initial_weight(const hst_sru *sru, int i, int64_t in) {
     const hst_sru_layer *layer = &sru->layers[i];
     const hst_sru_config *c = &sru->config;

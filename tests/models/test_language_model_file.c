@@ -2,6 +2,7 @@
 // none takes more memory than its size explains.
 #include "models/language_model_file.h"
 #include "tests/temporary.h"
+#include <math.h>
 
 static hst_lm *small_model(void) {
     hst_lm_config config = hst_lm_defaults();
@@ -67,5 +68,29 @@ Test(models, a_configuration_that_contradicts_the_tensors_is_refused, .init = se
         hst_clear_error(ctx);
         hst_lm_free(other);
     }
+    hst_lm_free(model);
+}
+
+// NaN compares as neither near nor far.
+Test(models, a_scale_that_is_not_a_number_is_refused, .init = set_up, .fini = tear_down) {
+    static const float nan_scale = NAN;
+    hst_lm *model = small_model();
+    char path[256];
+    strcpy(path, in_folder("model.safetensors"));
+    cr_assert_eq(hst_lm_save(model, path), HST_OK);
+    hst_safetensors *file = hst_safetensors_open(ctx, path);
+    hst_entry entries[64];
+    int count = hst_safetensors_count(file);
+    for (int i = 0; i < count; i++) {
+        entries[i] = *hst_safetensors_entry(file, i);
+        if (!strcmp(entries[i].name, "rnn.rnn_lst.1.scale_x")) entries[i].data = &nan_scale;
+    }
+    const char *const metadata[] = {"halfstep.config", hst_safetensors_metadata(file, "halfstep.config")};
+    cr_assert_eq(hst_safetensors_write(ctx, in_folder("nan.safetensors"), entries, count, metadata, 1), HST_OK);
+    hst_safetensors_close(file);
+    cr_expect_null(hst_lm_load(ctx, in_folder("nan.safetensors")));
+    cr_expect(hst_get_status(ctx) == HST_ERROR_FORMAT && strstr(hst_error(ctx), "scale_x does not agree"), "%s",
+              hst_error(ctx));
+    hst_clear_error(ctx);
     hst_lm_free(model);
 }

@@ -249,11 +249,11 @@ Test(train, the_previous_checkpoint_is_the_last_before) {
     hst_context *ctx = open_context(1);
     hst_train_options o = small(6);
     o.save_every = 3;
-    run_into_folder(ctx, &o, NULL, NULL, HST_OK); // saves at 3, at 6 and at the end
+    run_into_folder(ctx, &o, NULL, NULL, HST_OK); // saves at 3 and at the end
     size_t size, last_size;
     char *last = read_file("last.safetensors", &last_size), *previous = read_file("previous.safetensors", &size),
          path[256];
-    cr_assert(last && previous && strstr(last + 8, "\\\"step\\\":6") && strstr(previous + 8, "\\\"step\\\":"));
+    cr_assert(last && previous && strstr(last + 8, "\\\"step\\\":6,") && strstr(previous + 8, "\\\"step\\\":3,"));
     snprintf(path, sizeof path, "%s/next.safetensors", folder);
     cr_expect(access(path, F_OK) != 0, "nothing is left behind");
     free(last);
