@@ -1,13 +1,10 @@
-// table.c: the rows of the op table, in the order of the chapter.
+// table.c: the op table, and what it says to people.
 #include <stdio.h>
 #include "ops/ops.h"
 #include "ops/table.h"
 
-const hst_op *const hst_op_table[] = {
-    &hst_op_linear,       &hst_op_embedding, &hst_op_layer_norm, &hst_op_dropout,   &hst_op_sru_recurrence,
-    &hst_op_add,          &hst_op_scale,     &hst_op_cast,       &hst_op_sum,       &hst_op_mean,
-    &hst_op_token_losses, &hst_op_reshape,   &hst_op_slice,      &hst_op_transpose,
-};
+#define ROW(name) &hst_op_##name,
+const hst_op *const hst_op_table[] = {HST_OPS(ROW)};
 const int hst_op_count = sizeof hst_op_table / sizeof *hst_op_table;
 
 size_t hst_op_names(char *text, size_t size) {

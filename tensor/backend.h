@@ -181,13 +181,25 @@ typedef struct hst_sgd_args {
 
 // Every kernel, by name: kernel(ctx, const hst_<name>_args *). The backend struct, the CPU's declarations and its
 // tables are made from this list.
-#define HST_KERNELS(X)                                                                                                 \
-    X(copy)                                                                                                            \
-    X(combine)                                                                                                         \
-    X(gemm)                                                                                                            \
-    X(sum)                                                                                                             \
-    X(square_sum) X(lookup) X(lookup_grad) X(norm) X(norm_grad) X(nll) X(nll_grad) X(dropout) X(sru) X(sru_grad)       \
-        X(adamw) X(sgd)
+// clang-format off
+#define HST_KERNELS(X) \
+    X(copy) \
+    X(combine) \
+    X(gemm) \
+    X(sum) \
+    X(square_sum) \
+    X(lookup) \
+    X(lookup_grad) \
+    X(norm) \
+    X(norm_grad) \
+    X(nll) \
+    X(nll_grad) \
+    X(dropout) \
+    X(sru) \
+    X(sru_grad) \
+    X(adamw) \
+    X(sgd)
+// clang-format on
 #define HST_KERNEL_FIELD(name) bool (*name)(hst_context *, const hst_##name##_args *);
 
 #define HST_BACKEND_ABI 1
