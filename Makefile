@@ -72,7 +72,7 @@ demo: all ## trains a minute on this repository's own text, then writes like it
 	$(BUILD)/halfstep generate $(BUILD)/demo --tokens 600
 
 deps: ## installs what the tests need and is missing
-	@tests/deps.sh $(CC)
+	@tests/deps.sh '$(CC)'
 
 # ---- tests: one program for each folder below tests/ that has test_*.c; the double build has those that need it ----
 SUITES  := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/test_*.c))))
@@ -100,7 +100,7 @@ run-tests: $(COMMAND_FOR_TESTS) $(PROGRAMS)
 
 test: run-tests ## every suite, and the gradient checks in the double build
 	@$(MAKE) --no-print-directory REAL=double BUILD=$(BUILD)/double run-tests
-	@tests/listings.sh $(BUILD) $(CC)
+	@tests/listings.sh $(BUILD) '$(CC)'
 
 check: ## what CI runs beyond the tests: sanitizers, clang, headers alone, rules of the tree
 	@tests/check.sh $(BUILD)
