@@ -1,7 +1,7 @@
 #!/bin/sh
 # deps.sh CC: installs what the tests need beyond a compiler and make, with the system's package manager, and says so.
 set -eu
-has_criterion() { printf '#include <criterion/criterion.h>\nTest(a, b) {}\n' | "$1" -x c - -o /dev/null -lcriterion 2>/dev/null; }
+has_criterion() { printf '#include <criterion/criterion.h>\nTest(a, b) {}\n' | $1 -x c - -o /dev/null -lcriterion 2>/dev/null; }
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
 if has_criterion "$1"; then
