@@ -111,6 +111,17 @@ typedef enum hst_dtype { HST_F32, HST_F16, HST_BF16, HST_F64, HST_I32, HST_I64, 
 HST_API size_t hst_dtype_size(hst_dtype dtype);      // bytes an element
 HST_API const char *hst_dtype_name(hst_dtype dtype); // "f32", "f16", "bf16", "f64", "i32", "i64", "u8"
 
+// A row of symbols, each a number that stands for a byte or a character; not owned. u8, i32 or i64.
+typedef struct hst_symbols {
+    const void *data;
+    hst_dtype dtype;
+    int64_t count;
+} hst_symbols;
+static inline hst_symbols hst_byte_symbols(const void *bytes, int64_t count) {
+    hst_symbols symbols = {bytes, HST_U8, count};
+    return symbols;
+}
+
 // One number to 16 bits, to nearest, ties to even, subnormals, infinities and NaN (quietened) kept; and back, exactly.
 HST_API uint16_t hst_to_f16(double x);
 HST_API uint16_t hst_to_bf16(double x);

@@ -9,11 +9,11 @@
 #include "models/language_model_file.h"
 #include "train/trainer.h"
 
-enum { MAX_NAME = 160, MAX_TRAINING = 1024, MAX_PATH = 4096 };
+enum { MAX_NAME = 160, MAX_TRAINING = 4096, MAX_PATH = 4096 };
 
 // ---- what a run is, beside tensors: one table for writing and reading ----
 
-typedef enum kind { INTEGER, REAL, SEED, OPTIMIZER } kind;
+typedef enum kind { INTEGER, REAL, SEED, OPTIMIZER, SUM } kind;
 
 static const struct {
     const char *key;
@@ -34,13 +34,15 @@ static const struct {
     {"momentum", REAL, offsetof(hst_trainer, options.momentum)},
     {"eval_every", INTEGER, offsetof(hst_trainer, options.eval_every)},
     {"save_every", INTEGER, offsetof(hst_trainer, options.save_every)},
+    {"patience", INTEGER, offsetof(hst_trainer, options.patience)},
     {"seed", SEED, offsetof(hst_trainer, options.seed)},
     {"smooth_loss", REAL, offsetof(hst_trainer, done.smooth_loss)},
     {"validation", REAL, offsetof(hst_trainer, done.validation)},
     {"best", REAL, offsetof(hst_trainer, done.best)},
     {"best_step", INTEGER, offsetof(hst_trainer, done.best_step)},
     {"evaluated", INTEGER, offsetof(hst_trainer, done.evaluated)},
-    {"text_bytes", INTEGER, offsetof(hst_trainer, text_bytes)},
+    {"since_best", INTEGER, offsetof(hst_trainer, done.since_best)},
+    {"text_sha256", SUM, offsetof(hst_trainer, text_sum)},
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
@@ -63,6 +65,9 @@ static void write_training(const hst_trainer *t, char text[MAX_TRAINING]) {
             break;
         case OPTIMIZER:
             hst_json_put_string(&out, *(const hst_optimizer_kind *)at == HST_SGD ? "sgd" : "adamw");
+            break;
+        case SUM:
+            hst_json_put_string(&out, at);
             break;
         }
     }
@@ -88,6 +93,10 @@ static void read_field(hst_json *in, int i, hst_trainer *t) {
     case OPTIMIZER:
         name = hst_json_string(in);
         *(hst_optimizer_kind *)at = name && !strcmp(name, "sgd") ? HST_SGD : HST_ADAMW;
+        break;
+    case SUM:
+        name = hst_json_string(in);
+        snprintf(at, sizeof((hst_trainer *)0)->text_sum, "%s", name ? name : "");
         break;
     }
 }
@@ -141,6 +150,7 @@ static hst_status write_checkpoint(hst_trainer *t, const char *path) {
     }
     if (entries && names) {
         entries[states] = entry_of("trainer.state", t->state);
+        if (!*t->text_sum) hst_corpus_sha256(t->text, t->text_sum);
         write_training(t, training);
         hst_lm_save_with(t->model, path, entries, states + 1, (const char *const[]){"halfstep.training", training}, 1);
     }
@@ -193,24 +203,40 @@ static bool restore(hst_trainer *t, const char *path, const hst_safetensors *fil
     return ok && t->ctx->status == HST_OK;
 }
 
+// A model's shape is its file's; what is only for training stays the options'.
+static void take_shape(const hst_lm_config *config, hst_train_options *o) {
+    o->hidden = config->hidden;
+    o->layers = config->layers;
+    o->tied = config->tied;
+}
+
+static bool check_tokenizer(hst_context *ctx, const char *path, const hst_safetensors *file, const hst_corpus *text) {
+    const char *wanted = hst_safetensors_metadata(file, "halfstep.tokenizer");
+    const char *given = hst_tokenizer_text(hst_corpus_tokenizer(text));
+    if (wanted && given ? !strcmp(wanted, given) : wanted == given) return true;
+    hst_fail(ctx, HST_ERROR_VALUE, "%s: the text was not encoded with the tokenizer of this file", path);
+    return false;
+}
+
 static hst_trainer *resume(hst_context *ctx, const char *path, const hst_safetensors *file, const hst_corpus *text,
                            const hst_corpus *held_out) {
     hst_trainer saved = {.done = {.smooth_loss = NAN, .validation = NAN, .best = NAN}};
     hst_lm_config config;
+    char sum[sizeof saved.text_sum];
     hst_train_defaults(&saved.options, sizeof saved.options);
     if (!read_training(ctx, path, file, &saved) || !hst_lm_read_config(ctx, path, file, &config)) return NULL;
-    if (text && saved.text_bytes != hst_corpus_size(text)) {
+    hst_corpus_sha256(text, sum);
+    if (text && strcmp(saved.text_sum, sum)) {
         hst_fail(ctx, HST_ERROR_VALUE,
-                 "%s: its run learns from %lld bytes, the text given has %lld; a run goes on with the same text", path,
-                 (long long)saved.text_bytes, (long long)hst_corpus_size(text));
+                 "%s: the text given is not the one that its run learns from; a run goes on with the same text", path);
         return NULL;
     }
-    saved.options.hidden = config.hidden;
-    saved.options.layers = config.layers;
+    if (!check_tokenizer(ctx, path, file, text)) return NULL;
+    take_shape(&config, &saved.options);
     saved.options.dropout = config.dropout;
-    saved.options.tied = config.tied;
     hst_trainer *t = hst_trainer_make(ctx, &saved.options, &config, text, held_out);
     if (!t) return NULL;
+    memcpy(t->text_sum, sum, sizeof sum);
     t->done = saved.done;
     if (restore(t, path, file)) return t;
     hst_trainer_free(t);
@@ -221,6 +247,26 @@ hst_trainer *hst_trainer_resume(hst_context *ctx, const char *path, const hst_co
                                 const hst_corpus *held_out) {
     hst_safetensors *file = hst_get_status(ctx) == HST_OK ? hst_safetensors_open(ctx, path) : NULL;
     hst_trainer *t = file ? resume(ctx, path, file, text, held_out) : NULL;
+    hst_safetensors_close(file);
+    return t;
+}
+
+hst_trainer *hst_trainer_new_from(hst_context *ctx, const char *path, const hst_train_options *options,
+                                  const hst_corpus *text, const hst_corpus *held_out) {
+    hst_train_options o;
+    hst_lm_config config;
+    if (hst_get_status(ctx) != HST_OK || !hst_trainer_take_options(ctx, options, &o)) return NULL;
+    hst_safetensors *file = hst_safetensors_open(ctx, path);
+    hst_trainer *t = NULL;
+    if (file && hst_lm_read_config(ctx, path, file, &config) && check_tokenizer(ctx, path, file, text)) {
+        take_shape(&config, &o);
+        config.dropout = o.dropout;
+        t = hst_trainer_make(ctx, &o, &config, text, held_out);
+    }
+    if (t && !hst_lm_read(t->model, path, file)) {
+        hst_trainer_free(t);
+        t = NULL;
+    }
     hst_safetensors_close(file);
     return t;
 }

@@ -28,6 +28,7 @@ static bool check(hst_context *ctx, const hst_train_options *o) {
         {"momentum", o->momentum, 0, 0.9999},
         {"eval_every", (double)o->eval_every, 0, 1e15},
         {"save_every", (double)o->save_every, 0, 1e15},
+        {"patience", (double)o->patience, 0, 1e15},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         if (!(ranges[i].value >= ranges[i].low && ranges[i].value <= ranges[i].high)) {
@@ -52,8 +53,10 @@ static void make_parts(hst_trainer *t, const hst_lm_config *config) {
     hst_parameters *list = t->model->parameters;
     t->optimizer = o->optimizer == HST_SGD ? hst_sgd(list, (hst_sgd_options){o->momentum, o->weight_decay})
                                            : hst_adamw(list, adamw);
-    t->ids = hst_own(hst_new(t->ctx, HST_U8, HST_SHAPE(o->length, o->batch)));
-    t->targets = hst_own(hst_new(t->ctx, HST_U8, HST_SHAPE(o->length, o->batch)));
+    hst_lm_set_tokenizer(t->model, hst_tokenizer_text(hst_corpus_tokenizer(t->text)));
+    hst_dtype symbols = hst_corpus_symbols(t->text).dtype;
+    t->ids = hst_own(hst_new(t->ctx, symbols, HST_SHAPE(o->length, o->batch)));
+    t->targets = hst_own(hst_new(t->ctx, symbols, HST_SHAPE(o->length, o->batch)));
     t->state = hst_own(hst_zeros(t->ctx, HST_F32, HST_SHAPE(o->layers, o->batch, o->hidden)));
 }
 
@@ -62,14 +65,15 @@ hst_trainer *hst_trainer_make(hst_context *ctx, const hst_train_options *options
     if (!text) hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: text is NULL; there is nothing to learn from");
     if ((text && hst_corpus_context(text) != ctx) || (held_out && hst_corpus_context(held_out) != ctx))
         hst_fail(ctx, HST_ERROR_STATE, "hst_trainer_new: a text belongs to another context");
+    if (text && held_out && !hst_tokenizer_equal(hst_corpus_tokenizer(text), hst_corpus_tokenizer(held_out)))
+        hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: the held-out text was encoded with another tokenizer");
     hst_trainer *t =
         hst_get_status(ctx) == HST_OK && check(ctx, options) ? hst_allocate(ctx, sizeof *t, HST_WORKSPACE) : NULL;
     if (!t) return NULL;
     *t = (hst_trainer){.ctx = ctx,
                        .options = *options,
                        .text = text,
-                       .text_bytes = hst_corpus_size(text),
-                       .held_out = held_out && hst_corpus_size(held_out) > 1 ? held_out : NULL,
+                       .held_out = hst_corpus_symbols(held_out).count > 1 ? held_out : NULL,
                        .done = {.smooth_loss = NAN, .validation = NAN, .best = NAN}};
     hst_seed(ctx, options->seed);
     make_parts(t, model);
@@ -78,14 +82,21 @@ hst_trainer *hst_trainer_make(hst_context *ctx, const hst_train_options *options
     return NULL;
 }
 
+bool hst_trainer_take_options(hst_context *ctx, const hst_train_options *options, hst_train_options *taken) {
+    hst_train_defaults(taken, sizeof *taken);
+    if (!options) return true;
+    if (options->size == 0)
+        return hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: options.size is 0; hst_train_defaults sets it"), false;
+    memcpy(taken, options, options->size < sizeof *taken ? options->size : sizeof *taken);
+    return true;
+}
+
 hst_trainer *hst_trainer_new(hst_context *ctx, const hst_train_options *options, const hst_corpus *text,
                              const hst_corpus *held_out) {
     hst_train_options o;
-    hst_train_defaults(&o, sizeof o);
-    if (options) memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
-    if (options && options->size == 0)
-        hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: options.size is 0; hst_train_defaults sets it");
+    if (!hst_trainer_take_options(ctx, options, &o)) return NULL;
     hst_lm_config config = hst_lm_defaults();
+    if (hst_corpus_tokenizer(text)) config.vocabulary = hst_tokenizer_size(hst_corpus_tokenizer(text));
     config.hidden = o.hidden;
     config.layers = o.layers;
     config.dropout = o.dropout;

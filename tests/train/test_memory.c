@@ -23,7 +23,7 @@ static void deallocate(void *memory, size_t bytes, void *user) {
     free(memory);
 }
 
-static bool accept(int symbol, void *user) { return (void)symbol, (void)user, true; }
+static bool accept(int64_t symbol, void *user) { return (void)symbol, (void)user, true; }
 
 // As a program without checks would be written.
 static hst_status train_and_use(ledger *l, const char *path) {
@@ -40,7 +40,7 @@ static hst_status train_and_use(ledger *l, const char *path) {
     hst_lm_save(hst_trainer_model(trainer), path);
     hst_lm *loaded = hst_lm_load(ctx, path);
     hst_sampling sampling = hst_sampling_defaults();
-    hst_lm_generate(loaded, NULL, 0, 5, &sampling, accept, NULL);
+    hst_lm_generate(loaded, hst_byte_symbols("m", 1), 5, &sampling, accept, NULL);
     hst_status status = hst_get_status(ctx);
     hst_lm_free(loaded);
     hst_trainer_free(trainer);

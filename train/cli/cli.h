@@ -55,13 +55,20 @@ int cli_close_stdout(int code);    // flushes; returns code, or, where that is C
 // NULL after printing why; *code is then the exit code. `log` may be NULL.
 hst_context *cli_open(const cli_common *common, void (*log)(int level, const char *message, void *user), void *user,
                       int *code);
+// A `log` that prints warnings.
+void cli_print_message(int level, const char *message, void *user);
 // Prints the context's error and returns its exit code. `reading`: an input was being read, which makes most errors
 // CLI_INPUT.
 int cli_failure(const hst_context *ctx, bool reading);
-// Reads all texts into a new corpus, or a model (a file, or a run folder that holds model.safetensors). NULL after an
-// error, which is the context's.
+// Reads all texts into a new corpus, or a model (a file, or a run folder that holds model.safetensors) with what its
+// symbols stand for. NULL after an error, which is the context's.
 hst_corpus *cli_read_texts(hst_context *ctx, int count, char **paths);
-hst_lm *cli_read_model(hst_context *ctx, const char *path);
-hst_lm *cli_read_byte_model(hst_context *ctx, const char *path); // the same, with a vocabulary of 256
+hst_lm *cli_read_model(hst_context *ctx, const char *path, hst_tokenizer **tokenizer);
+// The file that cli_read_model reads for `path`: the path itself, or in buffer[size].
+const char *cli_model_path(const char *path, char *buffer, size_t size);
+
+// What to do with characters that a tokenizer has no symbol for: the choices of --unknown.
+enum { CLI_UNKNOWN_ERROR, CLI_UNKNOWN_SKIP };
+#define CLI_UNKNOWN_CHOICES "error|skip"
 
 #endif

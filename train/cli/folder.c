@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +63,16 @@ bool cli_prepare_folder(const char *folder) {
     unlink(probe);
     errno = error;
     return written || refuse(folder, "the run folder cannot be written to");
+}
+
+bool cli_folder_can_be_used(const char *folder) {
+    struct stat info;
+    char parent[PATH_MAX];
+    bool there = stat(folder, &info) == 0;
+    if (there && !S_ISDIR(info.st_mode)) return cli_error("%s: is a file, not a folder for the run", folder), false;
+    snprintf(parent, sizeof parent, "%s", folder);
+    const char *place = there ? folder : dirname(parent);
+    return access(place, W_OK | X_OK) == 0 || refuse(place, "the run folder cannot be made here, or written to");
 }
 
 bool cli_folder_has_room(const char *folder, int64_t bytes) {

@@ -15,6 +15,9 @@ bool cli_folder_in_use(const char *folder);
 // Makes the folder where it is missing and writes and deletes a probe file. false after printing what is wrong.
 bool cli_prepare_folder(const char *folder);
 
+// The same without making or writing anything: whether it is there, or its parent is, and may be written to.
+bool cli_folder_can_be_used(const char *folder);
+
 // Whether `bytes` more fit on the folder's disk. false after printing how many do.
 bool cli_folder_has_room(const char *folder, int64_t bytes);
 

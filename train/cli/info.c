@@ -30,15 +30,18 @@ static void print_tensors(const hst_parameters *list) {
 }
 
 static int describe_model(hst_context *ctx, const char *path) {
-    hst_lm *model = cli_read_model(ctx, path);
+    hst_tokenizer *tokenizer;
+    hst_lm *model = cli_read_model(ctx, path, &tokenizer);
     if (!model) return cli_failure(ctx, true);
     const hst_parameters *list = hst_lm_parameters(model);
     print_configuration(hst_lm_configuration(model));
+    if (tokenizer) printf("symbols       %ss\n", hst_tokenizer_unit(tokenizer));
     printf("parameters    %" PRId64 "\n", hst_parameter_elements(list));
     printf("tensors       %d, in memory (rows, columns)\n", hst_parameter_count(list));
     print_tensors(list);
+    hst_tokenizer_free(tokenizer);
     hst_lm_free(model);
-    return CLI_DONE;
+    return hst_get_status(ctx) ? cli_failure(ctx, true) : CLI_DONE;
 }
 
 static int describe_machine(const hst_context *ctx) {

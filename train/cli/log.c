@@ -54,7 +54,7 @@ void cli_log_progress(cli_log *log, const hst_progress *p) {
     if (p->event == HST_EVENT_STEP) write_step(&json, p);
     if (p->event == HST_EVENT_EVAL) {
         json_real(&json, "validation", p->validation);
-        json_real(&json, "bits_per_byte", p->validation / M_LN2);
+        json_real(&json, "bits_per_symbol", p->validation / M_LN2);
         json_real(&json, "best", p->best);
     }
     if (p->event == HST_EVENT_SAVE) json_text(&json, "path", p->path);

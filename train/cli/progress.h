@@ -3,7 +3,7 @@
 //
 //     step 1200/5000 24% | loss 1.532 (bpc 2.210) | val 1.611 | lr 3.0e-3 | |g| 0.82 | 41.2k tok/s | eta 1m32s
 //
-// loss is the running mean in nats per byte (bpc: in bits), val the last evaluation's, |g| the gradient's norm before
+// loss is the running mean in nats per symbol (bpc: in bits), val the last evaluation's, |g| the gradient's norm before
 // clipping.
 #ifndef CLI_PROGRESS_H
 #define CLI_PROGRESS_H

@@ -1,9 +1,7 @@
 // train.c: `halfstep train`: texts in, a run folder out. The training itself is the library's (train/train.h); here are
 // its options, the checks before it, and what people and programs get to see of it.
-#include "train/cli/cli.h"
 #include "train/cli/folder.h"
-#include "train/cli/log.h"
-#include "train/cli/progress.h"
+#include "train/cli/run.h"
 #include "train/cli/signals.h"
 
 #include <errno.h>
@@ -15,15 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-typedef struct train_values {
-    cli_common common;
-    hst_train_options train;
-    const char *output;
-    const char *val; // a path, or NULL
-    double val_split;
-    bool force, resume, quiet, json;
-} train_values;
-
 #define AT(field) offsetof(train_values, field)
 
 static const cli_option options[] = {
@@ -32,6 +21,8 @@ static const cli_option options[] = {
      .help = "folder for the model and the log, made if missing (its parent must exist)"},
     {"resume", 0, NULL, CLI_FLAG, AT(resume),
      .help = "go on with the run in the folder, given the same TEXT; its settings are the run's"},
+    {"from", 0, "MODEL", CLI_TEXT, AT(from), .standard = "",
+     .help = "start from a model's weights, a file or a run folder; its shape and symbols are the model's"},
     {"force", 'f', NULL, CLI_FLAG, AT(force), .help = "start over in a folder that holds a run"},
     {"steps", 0, "N", CLI_INT64, AT(train.steps), .low = 1, .high = 1e12, .standard = "", .help = "train for N steps"},
     {"time", 0, "TIME", CLI_SECONDS, AT(train.seconds), .low = 0, .high = 1e8, .ends = CLI_ABOVE_LOW, .standard = "",
@@ -43,6 +34,10 @@ static const cli_option options[] = {
     {"save-every", 0, "STEPS", CLI_INT64, AT(train.save_every), .low = 0, .high = 1e12,
      .standard = "0, after evaluations, at most once a minute, and at the end",
      .help = "how often to save the newest model"},
+    {"patience", 0, "N", CLI_INT64, AT(train.patience), .low = 0, .high = 1e12, .standard = "0, go on to the end",
+     .help = "stop after N evaluations in a row without a new best"},
+    {"dry-run", 'n', NULL, CLI_FLAG, AT(dry_run),
+     .help = "check everything, try a few steps, print the plan with its memory and time, write nothing"},
     {"seed", 0, "SEED", CLI_SEED, AT(train.seed), .help = "the same seed gives the same model"},
     {.help = "The model"},
     {"layers", 0, "N", CLI_INT, AT(train.layers), .low = 1, .high = 256, .help = "how many SRU layers"},
@@ -51,10 +46,14 @@ static const cli_option options[] = {
      .help = "share of what a layer hands on that is dropped while training"},
     {"tied", 0, NULL, CLI_FLAG, AT(train.tied), .help = "use the embedding's table as the output layer"},
     {.help = "The text"},
+    {"tokenizer", 0, NULL, CLI_CHOICE, AT(tokenizer), .choices = "bytes|characters",
+     .help = "what a symbol is; characters are those of TEXT, which must be UTF-8"},
+    {"unknown", 0, NULL, CLI_CHOICE, AT(unknown), .choices = CLI_UNKNOWN_CHOICES,
+     .help = "what to do with characters that are not in the vocabulary, with --val or --from"},
     {"batch", 0, "B", CLI_INT64, AT(train.batch), .low = 1, .high = 65536,
      .help = "how many places of the text are read at once"},
     {"length", 0, "L", CLI_INT64, AT(train.length), .low = 1, .high = 65536,
-     .help = "how many bytes of each in a step"},
+     .help = "how many symbols of each in a step"},
     {"fresh-share", 0, "SHARE", CLI_REAL, AT(train.fresh_share), .low = 0, .high = 1,
      .help = "share of the places that start a step from an empty state instead of the carried one"},
     {"val", 0, "FILE", CLI_TEXT, AT(val), .standard = "the end of TEXT",
@@ -83,22 +82,9 @@ static void defaults(void *values) {
     v->val_split = 0.1;
 }
 
-typedef struct run {
-    train_values v; // output is always set, steps once planned
-    int texts;
-    char **paths;
-    hst_context *ctx;
-    hst_corpus *text, *held_out; // held_out NULL: no validation
-    hst_trainer *trainer;
-    cli_log log;
-    cli_progress progress;
-    hst_progress now; // the last state reported
-    bool saved;       // since this run began
-} run;
-
 // ---- what is told while it runs ----
 
-static void warn(run *r, const char *message) {
+void cli_run_warn(run *r, const char *message) {
     cli_progress_leave(&r->progress);
     cli_warning("%s", message);
     json_object json;
@@ -111,34 +97,43 @@ static void warn(run *r, const char *message) {
 static void on_library_message(int level, const char *message, void *user) {
     const run *r = user;
     if (level == HST_LOG_WARNING)
-        warn(user, message);
+        cli_run_warn(user, message);
     else if (!r->v.quiet)
         fprintf(stderr, "note: %s\n", message);
 }
 
 static void print_plan(const run *r) {
     const hst_train_options *o = &r->v.train;
-    double epochs = (double)o->steps * (double)o->batch * (double)o->length / (double)hst_corpus_size(r->text);
+    const char *unit = hst_tokenizer_unit(r->tokenizer);
+    int64_t symbols = hst_corpus_symbols(r->text).count;
+    double epochs = (double)o->steps * (double)o->batch * (double)o->length / (double)symbols;
     char spent[32];
-    fprintf(stderr, "model: %" PRId64 " parameters, %d layers of %" PRId64 ", seed %" PRIu64 "\n", r->now.parameters,
-            o->layers, o->hidden, o->seed);
-    fprintf(stderr, "text:  %" PRId64 " bytes to learn from, %" PRId64 " held out\n", hst_corpus_size(r->text),
-            r->held_out ? hst_corpus_size(r->held_out) : 0);
-    fprintf(stderr, "plan:  %" PRId64 " steps of %" PRId64 " x %" PRId64 " bytes, %.3g epochs", o->steps, o->batch,
-            o->length, epochs);
+    fprintf(stderr, "model: %" PRId64 " parameters, %d layers of %" PRId64 ", %" PRId64 " %ss, seed %" PRIu64 "\n",
+            r->now.parameters, o->layers, o->hidden, hst_tokenizer_size(r->tokenizer), unit, o->seed);
+    fprintf(stderr, "text:  %" PRId64 " bytes to learn from, %" PRId64 " held out", hst_corpus_size(r->text),
+            hst_corpus_size(r->held_out));
+    if (r->v.tokenizer == CHARACTERS) fprintf(stderr, "; %" PRId64 " characters", symbols);
+    fprintf(stderr, "\nplan:  %" PRId64 " steps of %" PRId64 " x %" PRId64 " %ss, %.3g epochs", o->steps, o->batch,
+            o->length, unit, epochs);
     if (o->seconds > 0)
         fprintf(stderr, ", about %s (--steps %" PRId64 " --eval-every %" PRId64 " repeats it)",
                 cli_format_duration(o->seconds, spent, sizeof spent), o->steps, o->eval_every);
-    fprintf(stderr, "\nwith:  %d threads, %s kernels, into %s\n", hst_thread_count(r->ctx), hst_isa(r->ctx),
-            r->v.output);
+    fprintf(stderr, "\nfiles: %.1f MB in %s, saved ", (double)r->file_bytes / 1e6, r->v.output);
+    if (o->save_every > 0)
+        fprintf(stderr, "every %" PRId64 " steps\n", o->save_every);
+    else
+        fprintf(stderr, "after evaluations, every %" PRId64 " steps but at most once a minute\n", o->eval_every);
+    fprintf(stderr, "with:  %d threads, %s kernels, %.1f MB of memory\n", hst_thread_count(r->ctx), hst_isa(r->ctx),
+            (double)r->memory_bytes / 1e6);
 }
 
 static void log_start(run *r) {
-    char now[32], texts[PATH_MAX] = "";
+    char now[32], texts[PATH_MAX] = "", sum[65];
     time_t clock = time(NULL);
     struct tm utc;
     json_object json;
     if (!cli_log_begin(&r->log, "start", &json)) return;
+    hst_corpus_sha256(r->text, sum);
     strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&clock, &utc));
     for (int i = 0, n = 0; i < r->texts && n < PATH_MAX; i++)
         n += snprintf(texts + n, (size_t)(PATH_MAX - n), "%s%s", i ? " " : "", r->paths[i]);
@@ -147,6 +142,9 @@ static void log_start(run *r) {
     json_text(&json, "isa", hst_isa(r->ctx));
     json_integer(&json, "threads", hst_thread_count(r->ctx));
     json_text(&json, "text", texts);
+    json_text(&json, "text_sha256", sum);
+    json_text(&json, "symbol", hst_tokenizer_unit(r->tokenizer));
+    json_integer(&json, "vocabulary", hst_tokenizer_size(r->tokenizer));
     json_integer(&json, "text_bytes", hst_corpus_size(r->text));
     json_integer(&json, "held_out_bytes", r->held_out ? hst_corpus_size(r->held_out) : 0);
     json_integer(&json, "parameters", r->now.parameters);
@@ -210,6 +208,7 @@ static bool on_progress(const hst_progress *p, void *user) {
 static void print_result(const run *r) {
     const hst_progress *p = &r->now;
     char quoted[PATH_MAX + 16], program[PATH_MAX + 16], spent[32];
+    const char *unit = hst_tokenizer_unit(r->tokenizer);
     bool validated = isfinite(p->best) && r->held_out;
     double loss = validated ? p->best : p->smooth_loss;
     if (r->v.json) {
@@ -217,13 +216,17 @@ static void print_result(const run *r) {
         json_text(&json, "run", r->v.output);
         json_integer(&json, "steps", p->step);
         json_real(&json, "seconds", p->seconds);
-        json_real(&json, "training_nats_per_byte", p->smooth_loss);
-        json_real(&json, "held_out_nats_per_byte", validated ? p->best : NAN);
-        json_real(&json, "held_out_bits_per_byte", validated ? p->best / M_LN2 : NAN);
+        json_text(&json, "symbol", unit);
+        json_real(&json, "training_nats_per_symbol", p->smooth_loss);
+        json_real(&json, "held_out_nats_per_symbol", validated ? p->best : NAN);
+        json_real(&json, "held_out_bits_per_symbol", validated ? p->best / M_LN2 : NAN);
         json_end(&json);
     }
     if (r->v.quiet) return;
-    fprintf(stderr, "%s loss: %.4f nats per byte (%.4f bits)", validated ? "held-out" : "training", loss, loss / M_LN2);
+    if (p->step < p->steps && r->v.train.patience > 0 && !cli_stop_signal())
+        fprintf(stderr, "ended after %" PRId64 " evaluations without a new best\n", r->v.train.patience);
+    fprintf(stderr, "%s loss: %.4f nats per %s (%.4f bits)", validated ? "held-out" : "training", loss, unit,
+            loss / M_LN2);
     if (validated && p->best_step < p->step) fprintf(stderr, " at step %" PRId64 ", the best", p->best_step);
     fprintf(stderr, "; steps: %" PRId64 ", time: %s\n", p->step, cli_format_duration(p->seconds, spent, sizeof spent));
     fprintf(stderr, "sample it with: %s generate %s\n", cli_quoted(program_invocation_name, program, sizeof program),
@@ -256,6 +259,51 @@ static int finish_failed(run *r) {
     return CLI_DIVERGED;
 }
 
+// ---- the dry run ----
+
+enum { DRY_STEPS = 20 };
+static const double DRY_SECONDS = 5;
+
+static bool on_dry_progress(const hst_progress *p, void *user) {
+    run *r = user;
+    if (p->event == HST_EVENT_PLAN) return on_progress(p, user);
+    if (p->event == HST_EVENT_STEP) r->now = *p;
+    bool enough = p->step >= DRY_STEPS || (p->step > 3 && p->seconds > DRY_SECONDS);
+    return !cli_stop_signal() && !(p->event == HST_EVENT_STEP && enough);
+}
+
+// Seconds that an evaluation takes, from its first symbols.
+static double evaluation_seconds(const run *r) {
+    hst_symbols all = hst_corpus_symbols(r->held_out), part = all;
+    struct timespec began, now;
+    double nats;
+    if (all.count < 2) return 0;
+    if (part.count > 16384) part.count = 16384;
+    clock_gettime(CLOCK_MONOTONIC, &began);
+    hst_lm_evaluate(hst_trainer_model(r->trainer), part, 0, NULL, &nats);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    double seconds = (double)(now.tv_sec - began.tv_sec) + 1e-9 * (double)(now.tv_nsec - began.tv_nsec);
+    return seconds * (double)all.count / (double)part.count;
+}
+
+// A few steps of the run, without its folder.
+static int dry_run(run *r) {
+    char spent[32];
+    hst_status status = hst_trainer_run(r->trainer, NULL, on_dry_progress, r);
+    if (cli_stop_signal()) return 128 + cli_stop_signal();
+    if (status == HST_CANCELLED) hst_clear_error(r->ctx);
+    if (status != HST_OK && status != HST_CANCELLED) return cli_failure(r->ctx, false);
+    const hst_progress *p = &r->now;
+    double evaluations = r->held_out ? ceil((double)p->steps / (double)p->eval_every) : 0;
+    double seconds = (double)(p->steps * r->v.train.batch * r->v.train.length) / p->tokens_per_second +
+                     evaluations * evaluation_seconds(r);
+    if (hst_get_status(r->ctx) != HST_OK) return cli_failure(r->ctx, false);
+    fprintf(stderr, "dry run: %" PRId64 " steps would take about %s, at %.0f %ss a second; nothing was written\n",
+            p->steps, cli_format_duration(seconds, spent, sizeof spent), p->tokens_per_second,
+            hst_tokenizer_unit(r->tokenizer));
+    return CLI_DONE;
+}
+
 static int train(run *r) {
     if (r->v.train.seconds > 0 && !r->v.quiet) fprintf(stderr, "measuring the speed\n");
     hst_status status = hst_trainer_run(r->trainer, r->v.output, on_progress, r);
@@ -267,54 +315,7 @@ static int train(run *r) {
     return CLI_DONE;
 }
 
-// ---- the beginning ----
-
-// Sets what to evaluate on, which may be nothing: an evaluation needs one prediction, that is two bytes.
-static bool find_held_out(run *r) {
-    if (!r->v.val && r->v.val_split <= 0) return true;
-    char *val[] = {(char *)r->v.val};
-    hst_corpus *rest = r->v.val ? cli_read_texts(r->ctx, 1, val) : hst_corpus_split(r->text, r->v.val_split);
-    if (rest && hst_corpus_size(rest) >= 2)
-        r->held_out = rest;
-    else
-        hst_corpus_free(rest);
-    if (rest && !r->held_out) warn(r, "no validation: the held-out text has less than two bytes");
-    return rest != NULL;
-}
-
-// The run's newest checkpoint, or, if that is damaged, the one before it.
-static hst_trainer *resume(run *r) {
-    static const char *const names[] = {"last.safetensors", "previous.safetensors"};
-    hst_trainer *trainer = NULL;
-    for (int i = 0; i < 2 && !trainer; i++) {
-        char path[PATH_MAX];
-        snprintf(path, sizeof path, "%s/%s", r->v.output, names[i]);
-        if (i > 0 && access(path, F_OK) != 0) break;
-        if (i > 0) {
-            warn(r, hst_error(r->ctx));
-            hst_clear_error(r->ctx);
-        }
-        trainer = hst_trainer_resume(r->ctx, path, r->text, r->held_out);
-        if (hst_get_status(r->ctx) == HST_ERROR_VALUE) break; // another text
-    }
-    if (trainer) r->v.train = *hst_trainer_options(trainer);
-    return trainer;
-}
-
-// Everything that can fail at the end is tried before the first step: a run writes a model (4 bytes a parameter), two
-// checkpoints with the optimizer's two numbers a weight, and the next one beside them before it takes a place.
-static int start(run *r) {
-    r->text = cli_read_texts(r->ctx, r->texts, r->paths);
-    if (!r->text || !find_held_out(r)) return cli_failure(r->ctx, true);
-    r->trainer = r->v.resume ? resume(r) : hst_trainer_new(r->ctx, &r->v.train, r->text, r->held_out);
-    if (!r->trainer) return cli_failure(r->ctx, r->v.resume || hst_get_status(r->ctx) == HST_ERROR_VALUE);
-    int64_t parameters = hst_parameter_elements(hst_lm_parameters(hst_trainer_model(r->trainer)));
-    if (!cli_prepare_folder(r->v.output) || !cli_folder_has_room(r->v.output, (4 + 3 * 12) * parameters))
-        return CLI_FAILED;
-    cli_guard_run(); // from here on a signal finds something to lose
-    if (!r->v.resume && !cli_clear_folder(r->v.output)) return CLI_FAILED;
-    return cli_log_open(&r->log, r->v.output, r->v.resume) ? CLI_DONE : CLI_FAILED;
-}
+// ---- the command ----
 
 static bool options_fit(const run *r) {
     hst_train_options standard;
@@ -328,13 +329,20 @@ static bool options_fit(const run *r) {
         cli_error("--val and --val-split exclude each other");
     else if (o->momentum != standard.momentum && o->optimizer != HST_SGD)
         cli_error("--momentum is sgd's; adamw has none");
+    else if (r->v.from && (o->hidden != standard.hidden || o->layers != standard.layers || o->tied != standard.tied ||
+                           r->v.tokenizer != BYTES))
+        cli_error("--from takes the model's shape and symbols; leave --hidden, --layers, --tied and --tokenizer out");
+    else if (r->v.from && r->v.resume)
+        cli_error("--from starts a run and --resume goes on with one; they exclude each other");
+    else if (o->patience > 0 && !r->v.val && r->v.val_split <= 0)
+        cli_error("--patience needs a held-out text; --val-split 0 leaves none");
     else if (r->v.resume && r->v.force)
         cli_error("--resume and --force exclude each other");
     else if (r->v.resume && memcmp(o, &standard, sizeof standard) != 0)
         cli_error("--resume takes the run's settings; leave the others out");
     else if (r->v.resume && !cli_folder_in_use(r->v.output))
         cli_error("%s: holds no run to go on with", r->v.output);
-    else if (!r->v.resume && cli_folder_in_use(r->v.output) && !r->v.force)
+    else if (!r->v.resume && !r->v.dry_run && cli_folder_in_use(r->v.output) && !r->v.force)
         cli_error("%s: holds a run already; --resume goes on with it, --force starts over, -o names another folder",
                   r->v.output);
     else
@@ -351,12 +359,13 @@ static int run_train(const void *values, int count, char **operands) {
     int code = CLI_DONE;
     r.ctx = cli_open(&r.v.common, on_library_message, &r, &code);
     if (!r.ctx) return code;
-    code = start(&r);
-    if (code == CLI_DONE) code = train(&r);
+    code = cli_run_prepare(&r);
+    if (code == CLI_DONE) code = r.v.dry_run ? dry_run(&r) : train(&r);
     cli_log_close(&r.log);
     hst_trainer_free(r.trainer);
     hst_corpus_free(r.held_out);
     hst_corpus_free(r.text);
+    hst_tokenizer_free(r.tokenizer);
     hst_close(r.ctx);
     return code;
 }
@@ -367,7 +376,7 @@ const cli_command cli_train = {
     .at_least = 1,
     .at_most = -1,
     .summary = "train a language model on texts",
-    .details = "Trains a byte-level language model. TEXT is a file, a folder (all its text files) or - for standard "
+    .details = "Trains a language model. TEXT is a file, a folder (all its text files) or - for standard "
                "input; several are read one after the other. RUN gets model.safetensors (the best by the held-out "
                "text), last.safetensors and previous.safetensors (the newest two) and log.jsonl. Ctrl-C ends the run "
                "after the step at hand and saves; --resume goes on, to the same bytes.",
