@@ -17,8 +17,6 @@
 extern "C" {
 #endif
 
-typedef enum hst_optimizer_kind { HST_ADAMW, HST_SGD } hst_optimizer_kind;
-
 typedef struct hst_train_options {
     size_t size; // sizeof(hst_train_options)
     // the model

@@ -47,11 +47,10 @@ static void make_parts(hst_trainer *t, const hst_lm_config *config) {
     if (t->stream && o->steps == 0 && o->seconds == 0)
         t->options.steps = (int64_t)ceil(o->epochs * (double)hst_stream_epoch_batches(t->stream));
     if (!t->stream || !(t->model = hst_lm_new(t->ctx, config))) return;
-    hst_adamw_options adamw = hst_adamw_defaults();
-    adamw.decay = o->weight_decay;
-    hst_parameters *list = t->model->parameters;
-    t->optimizer = o->optimizer == HST_SGD ? hst_sgd(list, (hst_sgd_options){o->momentum, o->weight_decay})
-                                           : hst_adamw(list, adamw);
+    hst_optimizer_options optimizer = hst_optimizer_defaults(o->optimizer);
+    optimizer.decay = o->weight_decay;
+    optimizer.momentum = o->momentum;
+    t->optimizer = hst_optimizer_new(t->model->parameters, &optimizer);
     t->ids = hst_own(hst_new(t->ctx, HST_U8, HST_SHAPE(o->length, o->batch)));
     t->targets = hst_own(hst_new(t->ctx, HST_U8, HST_SHAPE(o->length, o->batch)));
     t->state = hst_own(hst_zeros(t->ctx, HST_F32, HST_SHAPE(o->layers, o->batch, o->hidden)));
@@ -131,7 +130,8 @@ static void empty_states(hst_trainer *t, bool all) {
 
 static double learning_rate(const hst_trainer *t) {
     const hst_train_options *o = &t->options;
-    hst_schedule s = {o->lr, (int64_t)ceil(o->warmup * (double)o->steps), o->steps, o->floor};
+    hst_schedule s = {
+        .peak = o->lr, .warmup = (int64_t)ceil(o->warmup * (double)o->steps), .steps = o->steps, .floor = o->floor};
     return hst_schedule_rate(&s, t->done.step);
 }
 
