@@ -120,6 +120,27 @@ Test(resume, a_finished_run_stays_as_it_is) {
     free(last.data);
 }
 
+// Changes a word of a checkpoint, with another of the same length.
+static void replace_in(const char *name, const char *from, const char *to) {
+    bytes b = read_file(name);
+    char *at = memmem(b.data, b.size, from, strlen(from));
+    cr_assert(at && strlen(from) == strlen(to), "%s has no %s", name, from);
+    memcpy(at, to, strlen(to));
+    FILE *out = fopen(in_folder(name), "wb");
+    cr_assert(out && fwrite(b.data, 1, b.size, out) == b.size && fclose(out) == 0);
+    free(b.data);
+}
+
+Test(resume, an_optimizer_that_is_not_known_is_refused) {
+    hst_trainer *t = fresh(HST_ADAMW);
+    hst_trainer_run(t, folder, NULL, NULL);
+    hst_trainer_free(t);
+    replace_in("last.safetensors", "\"adamw\\\"", "\"adamx\\\"");
+    cr_expect_null(hst_trainer_resume(ctx, in_folder("last.safetensors"), text, held_out));
+    cr_expect(hst_get_status(ctx) == HST_ERROR_FORMAT && strstr(hst_error(ctx), "optimizer is `adamx`"), "%s",
+              hst_error(ctx));
+}
+
 Test(resume, what_cannot_go_on_is_refused) {
     hst_trainer *t = fresh(HST_ADAMW);
     hst_trainer_run(t, folder, NULL, NULL);
