@@ -71,7 +71,7 @@ Test(null, nothing_else) {
     cr_expect(!hst_stream_epoch_batches(NULL));
     hst_stream_seek(NULL, 1), hst_stream_free(NULL), hst_corpus_free(NULL);
     cr_expect(hst_trainer_run(NULL, NULL, NULL, NULL) && hst_trainer_step(NULL, NULL));
-    cr_expect(!hst_trainer_model(NULL) && !hst_trainer_options(NULL));
+    cr_expect(!hst_trainer_model(NULL) && !hst_trainer_options(NULL) && !hst_trainer_ema(NULL));
     hst_trainer_free(NULL);
 }
 
