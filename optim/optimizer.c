@@ -28,7 +28,7 @@ static void set_adam(hst_adam_args *a, int64_t t, double rate) {
 }
 
 // RAdam: v is the average of about s = s_inf - 2 t b2^t / (1 - b2^t) squares, s_inf = 2 / (1 - b2) - 1 of them in the
-// end. With more than 5 the variance of 1 / sqrt(v) is finite, and
+// end. From 4 of them on the variance of 1 / sqrt(v) is finite, from 5 on not too large, and
 //     w = w - rate r (m / (1 - b1^t)) sqrt(1 - b2^t) / (sqrt(v) + eps)
 //     r^2 = (s - 4) (s - 2) s_inf / ((s_inf - 4) (s_inf - 2) s)
 // brings it to what it is in the end; before that, w = w - rate m / (1 - b1^t).

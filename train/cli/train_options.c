@@ -46,7 +46,7 @@ const cli_option cli_train_options[] = {
     {"optimizer", 0, NULL, CLI_CHOICE, AT(train.optimizer), .choices = "adamw|sgd|adam|radam",
      .help = "how gradients move weights"},
     {"lr", 0, "RATE", CLI_REAL, AT(train.lr), .low = 0, .high = 1e6,
-     .help = "peak learning rate; sgd needs a much larger one than the others"},
+     .help = "peak learning rate; sgd needs a larger one, 0.5 say"},
     {"schedule", 0, NULL, CLI_CHOICE, AT(train.schedule), .choices = "cosine|linear|constant|invsqrt|step",
      .help = "how the rate goes on after the warm-up; invsqrt falls as 1 / sqrt(step)"},
     {"warmup", 0, "SHARE", CLI_REAL, AT(train.warmup), .low = 0, .high = 1, .help = "share of the run up to the peak"},
