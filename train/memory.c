@@ -2,7 +2,7 @@
 // it holds, in fp32 numbers:
 //
 //     weights            V D (twice if not tied) + V + 2 D, and each layer 3 D D + 6 D
-//     beside each weight its gradient, and one (momentum) or two (m, v) of the optimizer's
+//     beside each weight its gradient, one (momentum) or two (m, v) of the optimizer's, and its average if there is one
 //     embedding          R D
 //     each layer         R (D + 3 D + D + D)     normalised input, U, the states c, h
 //     before the output  R D, and again with dropout
@@ -19,5 +19,6 @@ double hst_train_memory(const hst_train_options *o, int64_t vocabulary) {
     double weights = v * d * (o->tied ? 1 : 2) + v + 2 * d + n * (3 * d * d + 6 * d);
     double training = rows * (d + n * 6 * d + d + (o->dropout > 0 ? d : 0) + 2 * v + 5 * d);
     double evaluation = HST_EVALUATED_CHUNK * (5 * d + v);
-    return (weights * (o->optimizer == HST_SGD ? 3 : 4) + fmax(training, evaluation)) * sizeof(hst_real);
+    int copies = (o->optimizer == HST_SGD ? 3 : 4) + (o->ema > 0);
+    return (weights * copies + fmax(training, evaluation)) * sizeof(hst_real);
 }

@@ -25,14 +25,15 @@ typedef struct run {
 
 static void report(run *r, hst_event event, const char *path) {
     hst_trainer *t = r->t;
-    double per_step = (double)(t->options.batch * t->options.length);
+    double batches = (double)t->options.accumulate; // a step
+    double per_step = batches * (double)(t->options.batch * t->options.length);
     hst_progress p = {
         .event = event,
         .step = t->done.step,
         .steps = t->options.steps,
         .eval_every = t->options.eval_every,
         .parameters = hst_parameter_elements(t->model->parameters),
-        .epoch = (double)t->done.step / (double)hst_stream_epoch_batches(t->stream),
+        .epoch = batches * (double)t->done.step / (double)hst_stream_epoch_batches(t->stream),
         .loss = t->loss,
         .smooth_loss = t->done.smooth_loss,
         .rate = t->rate,
@@ -126,7 +127,9 @@ static bool evaluate(run *r) {
     hst_trainer *t = r->t;
     if (!t->held_out) return true;
     double loss;
+    hst_ema_swap(t->ema);
     hst_status status = hst_evaluate_while(t->model, hst_corpus_symbols(t->held_out), 0, NULL, &loss, go_on, r);
+    hst_ema_swap(t->ema);
     if (status != HST_OK || r->stopped) return status == HST_OK;
     t->done.validation = loss;
     t->done.evaluated = t->done.step;

@@ -17,8 +17,6 @@
 extern "C" {
 #endif
 
-typedef enum hst_optimizer_kind { HST_ADAMW, HST_SGD } hst_optimizer_kind;
-
 typedef struct hst_train_options {
     size_t size; // sizeof(hst_train_options)
     // the model
@@ -37,11 +35,19 @@ typedef struct hst_train_options {
     // the optimizer
     hst_optimizer_kind optimizer; // HST_ADAMW
     double lr;                    // peak rate, 5e-3
+    hst_schedule_kind schedule;   // HST_COSINE
     double warmup;                // share of the run, 0.02
-    double floor;                 // share of the peak that the cosine ends at, 0.03
+    double floor;                 // share of the peak that the rate ends at, or does not fall below, 0.03
+    double lr_step_every;         // of HST_STEP_DECAY: share of the run from one drop to the next, 0.3
+    double lr_step_factor;        // of HST_STEP_DECAY: what a drop multiplies the rate by, 0.1
     double clip;                  // limit of the gradient's norm, 1; 0: none
-    double weight_decay;          // on matrices, 0.3
+    double weight_decay;          // on matrices; below 0, the default: 0.3 for AdamW, for the others, where it is part
+                                  // of the gradient, 0; the trainer fills it in
     double momentum;              // of SGD, 0.9
+    bool nesterov;                // of SGD, false
+    double beta1, beta2, eps;     // of all but SGD, 0.9, 0.99, 1e-8
+    int64_t accumulate;           // batches a step: their mean is the loss, 1
+    double ema;                   // decay of the averaged weights that are evaluated and saved; 0, the default: none
     // reports
     int64_t eval_every; // steps; 0: eight times a run, or fewer in a short one; the plan fills it in
     int64_t save_every; // steps; 0: after each evaluation, at most once a minute, and at the end
@@ -113,6 +119,7 @@ HST_API hst_status hst_trainer_run(hst_trainer *trainer, const char *folder,
 HST_API hst_status hst_trainer_step(hst_trainer *trainer, double *loss);
 
 HST_API hst_lm *hst_trainer_model(hst_trainer *trainer);                    // owned by the trainer
+HST_API hst_ema *hst_trainer_ema(hst_trainer *trainer);                     // the same; NULL where there is none
 HST_API const hst_train_options *hst_trainer_options(hst_trainer *trainer); // steps is filled in once planned
 
 // The model's loss on a text of n symbols, each predicted from those before it: n - 1 predictions. reset 0: one state

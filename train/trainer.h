@@ -11,9 +11,11 @@ struct hst_trainer {
     const hst_corpus *text, *held_out;
     hst_lm *model;
     hst_optimizer *optimizer;
+    hst_ema *ema; // NULL: none
     hst_stream *stream;
     hst_tensor *ids, *targets;        // (L, B)
     hst_tensor *state;                // (N, B, D): what the lanes carry from step to step
+    hst_tensor *carried;              // the same within a step, from batch to batch
     double loss, norm, rate;          // of the last step
     char text_sum[65];                // SHA-256 of text, once it was needed: a run goes on with the same
     struct {                          // what the run has got to; with the tensors, all that it needs to go on

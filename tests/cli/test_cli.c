@@ -28,7 +28,7 @@ static void expect_error(const child *c, int code, const char *words) {
 
 Test(cli, wrong_command_lines_exit_2_and_say_why) {
     static const struct {
-        const char *arguments[5], *words;
+        const char *arguments[8], *words;
     } cases[] = {
         {{"trian", "x"}, "did you mean `train`?"},
         {{"evaluate"}, "did you mean `eval`?"},
@@ -47,7 +47,15 @@ Test(cli, wrong_command_lines_exit_2_and_say_why) {
         {{"train", "x", "--quiet=yes"}, "takes no value"},
         {{"train", "x", "--steps=5", "--time=5s"}, "exclude each other"},
         {{"generate", "x", "--prompt=a", "--prompt-file=b"}, "exclude each other"},
-        {{"train", "x", "--optimizer", "adam"}, "one of adamw|sgd"},
+        {{"train", "x", "--optimizer", "adagrad"}, "one of adamw|sgd|adam|radam"},
+        {{"train", "x", "--schedule", "cos"}, "one of cosine|linear|constant|invsqrt|step"},
+        {{"train", "x", "--momentum", "0.5"}, "--momentum is sgd's"},
+        {{"train", "x", "--nesterov", "--optimizer", "radam"}, "--nesterov is sgd's"},
+        {{"train", "x", "--nesterov", "--optimizer", "sgd", "--momentum", "0"}, "needs a --momentum above 0"},
+        {{"train", "x", "--eps", "1e-6", "--optimizer", "sgd"}, "sgd has none"},
+        {{"train", "x", "--beta1", "0.5", "--optimizer", "sgd"}, "sgd has none"},
+        {{"train", "x", "--lr-step-every", "0.5"}, "are for --schedule step"},
+        {{"train", "x", "--floor", "0.5", "--schedule", "constant"}, "means nothing with --schedule constant"},
         {{"info", "--isa", "pdp11"}, "pdp11"},
         {{"help", "me"}, "no command `me`"},
     };
@@ -87,6 +95,13 @@ Test(cli, numbers_are_whole_and_in_range) {
                                   "--epochs=0",
                                   "--steps=0",
                                   "--warmup=1.01",
+                                  "--beta1=1",
+                                  "--beta2=-0.5",
+                                  "--eps=0",
+                                  "--ema=1",
+                                  "--accumulate=0",
+                                  "--lr-step-every=0",
+                                  "--lr-step-factor=2",
                                   "--color=red",
                                   "--seed=18446744073709551616",
                                   "--steps=99999999999999999999",
@@ -164,7 +179,7 @@ Test(cli, help_lists_options_that_exist) {
         for (char *line = strtok(c.out, "\n"); line; line = strtok(NULL, "\n")) {
             char option[64], unknown[96];
             cr_assert_leq(strlen(line), 100, "%s", line);
-            if (sscanf(line, " --%60[a-z-]", option + 2) != 1 && sscanf(line, " -%*c, --%60[a-z-]", option + 2) != 1)
+            if (sscanf(line, " --%60[a-z0-9-]", option + 2) != 1 && sscanf(line, " -%*c, --%60[a-z0-9-]", option + 2) != 1)
                 continue;
             memcpy(option, "--", 2);
             child used = RUN(commands[i], option, "--no-such-option");
@@ -179,10 +194,12 @@ Test(cli, help_lists_every_option) {
     write_text("text.txt", 2000);
     child c = RUN("train", "text.txt", TINY, "--steps", "1"), help = RUN("help", "train");
     cr_assert_eq(c.code, 0, "%s", c.err);
-    static const char *options[] = {"layers",     "hidden",   "batch",       "length",  "steps",     "epochs",
-                                    "time",       "lr",       "warmup",      "dropout", "clip",      "weight-decay",
-                                    "optimizer",  "momentum", "fresh-share", "tied",    "val-split", "eval-every",
-                                    "save-every", "seed",     "output",      "force",   "quiet",     "json"};
+    static const char *options[] = {
+        "layers",      "hidden", "batch",         "length",         "steps",        "epochs",    "time",
+        "lr",          "warmup", "dropout",       "clip",           "weight-decay", "optimizer", "momentum",
+        "fresh-share", "tied",   "val-split",     "eval-every",     "save-every",   "seed",      "output",
+        "force",       "quiet",  "json",          "nesterov",       "beta1",        "beta2",     "eps",
+        "schedule",    "floor",  "lr-step-every", "lr-step-factor", "accumulate",   "ema"};
     char *log = read_file("text.run/log.jsonl", NULL), *start = strtok(log, "\n");
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         char option[64], key[64];

@@ -63,6 +63,34 @@ Test(cli_runs, train_leaves_models_and_a_log) {
     cr_assert_str_eq(json_value(log, "end", "step"), "5");
 }
 
+// The names of the command are those of the library, in its order.
+Test(cli_runs, every_optimizer_and_every_schedule) {
+    static const char *const names[][3] = {{"adamw", "cosine", "0.3"},
+                                           {"sgd", "linear", "0"},
+                                           {"adam", "constant", "0"},
+                                           {"radam", "invsqrt", "0"},
+                                           {"adamw", "step", "0.3"}};
+    write_text("text.txt", 2000);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        child c = RUN("train", "text.txt", TINY, "--steps", "5", "--optimizer", names[i][0], "--schedule", names[i][1],
+                      "--accumulate", "3", "--ema", "0.9", "--force");
+        cr_assert(c.code == 0 && strstr(c.err, "5 steps of 3 x 2 x 8 bytes, 0.133 epochs"), "%s", c.err);
+        char quoted[2][16], *log = read_file("text.run/log.jsonl", NULL);
+        for (int k = 0; k < 2; k++) snprintf(quoted[k], sizeof *quoted, "\"%s\"", names[i][k]);
+        cr_assert_str_eq(json_value(log, "start", "optimizer"), quoted[0]);
+        cr_assert_str_eq(json_value(log, "start", "schedule"), quoted[1]);
+        cr_assert_str_eq(json_value(log, "start", "weight_decay"), names[i][2]); // what it was
+        for (int k = 0; k < 2; k++) {
+            char escaped[2][40], *last = read_file("text.run/last.safetensors", NULL);
+            snprintf(escaped[k], sizeof *escaped, "\\\"%s\\\":\\\"%s\\\"", k ? "schedule" : "optimizer", names[i][k]);
+            cr_assert(strstr(last + 8, escaped[k]), "%s", escaped[k]);
+        }
+        expect_loadable("text.run");
+        c = RUN("train", "text.txt", "--resume");
+        cr_assert_eq(c.code, 0, "%s", c.err);
+    }
+}
+
 Test(cli_runs, a_run_is_not_overwritten_unasked) {
     train_tiny();
     child again = RUN("train", "text.txt", TINY, "--steps", "5");

@@ -34,7 +34,7 @@ static hst_status train_and_use(ledger *l, const char *path) {
     held_out = hst_corpus_split(text, 0.2);
     hst_train_options o;
     hst_train_defaults(&o, sizeof o);
-    o.hidden = 8, o.layers = 2, o.batch = 2, o.length = 4, o.steps = 2, o.dropout = 0.1;
+    o.hidden = 8, o.layers = 2, o.batch = 2, o.length = 4, o.steps = 2, o.dropout = 0.1, o.accumulate = 2, o.ema = 0.5;
     hst_trainer *trainer = hst_trainer_new(ctx, &o, text, held_out);
     hst_trainer_run(trainer, NULL, NULL, NULL);
     hst_lm_save(hst_trainer_model(trainer), path);

@@ -54,8 +54,11 @@ Test(null, nothing_else) {
     hst_sampling sampling = hst_sampling_defaults();
     cr_expect(!hst_parameter(NULL, "w", NULL) && !hst_parameter_count(NULL) && !hst_parameter_name(NULL, 0));
     cr_expect(!hst_parameter_value(NULL, 0) && !hst_parameter_elements(NULL) && !hst_parameters_context(NULL));
-    cr_expect(isnan(hst_gradient_norm(NULL)) && !hst_adamw(NULL, hst_adamw_defaults()) &&
-              !hst_sgd(NULL, (hst_sgd_options){0, 0}));
+    cr_expect(isnan(hst_gradient_norm(NULL)) && hst_request_gradients(NULL, HST_ADD));
+    cr_expect(!hst_optimizer_new(NULL, NULL) && !hst_ema_new(NULL, 0.9) && isnan(hst_schedule_rate(NULL, 0)));
+    cr_expect(hst_ema_update(NULL) && !hst_ema_updates(NULL) && !hst_ema_state_count(NULL));
+    cr_expect(!hst_ema_state(NULL, 0, NULL, 0));
+    hst_ema_swap(NULL), hst_ema_set_updates(NULL, 1), hst_ema_free(NULL);
     cr_expect(hst_optimizer_step(NULL, 1, 1) && !hst_optimizer_steps(NULL) && !hst_optimizer_state_count(NULL));
     cr_expect(!hst_optimizer_state(NULL, 0, NULL, 0));
     hst_optimizer_set_steps(NULL, 1), hst_optimizer_free(NULL), hst_parameters_free(NULL);
@@ -78,7 +81,7 @@ Test(null, nothing_else) {
     hst_stream_seek(NULL, 1), hst_stream_free(NULL), hst_corpus_free(NULL);
     cr_expect(hst_trainer_run(NULL, NULL, NULL, NULL) && hst_trainer_step(NULL, NULL));
     cr_expect(!hst_trainer_new_from(NULL, "x", NULL, NULL, NULL) && hst_train_memory(NULL, 1) == 0);
-    cr_expect(!hst_trainer_model(NULL) && !hst_trainer_options(NULL));
+    cr_expect(!hst_trainer_model(NULL) && !hst_trainer_options(NULL) && !hst_trainer_ema(NULL));
     hst_trainer_free(NULL);
 }
 
@@ -89,7 +92,7 @@ Test(null, a_program_without_checks_reports_the_first_error) {
     config.hidden = 0;
     hst_lm *model = hst_lm_new(ctx, &config);
     hst_parameters *weights = hst_lm_parameters(model);
-    hst_optimizer *adam = hst_adamw(weights, hst_adamw_defaults());
+    hst_optimizer *adam = hst_optimizer_new(weights, NULL);
     hst_corpus *text = hst_corpus_new(ctx);
     hst_corpus_add_bytes(text, "some text", 9);
     hst_stream *stream = hst_stream_new(text, 1, 4, 1);

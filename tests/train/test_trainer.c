@@ -101,6 +101,8 @@ Test(train, a_step_allocates_nothing_from_the_system_after_the_third) {
     hst_context *ctx = open_context(2);
     hst_corpus *text = story(ctx, 400);
     hst_train_options o = small(100);
+    o.accumulate = 3;
+    o.ema = 0.99;
     hst_trainer *t = hst_trainer_new(ctx, &o, text, NULL);
     hst_memory before, after;
     for (int i = 0; i < 3; i++) cr_assert(hst_trainer_step(t, NULL) == HST_OK);
@@ -276,9 +278,23 @@ Test(train, a_text_of_another_context_is_refused) {
 Test(train, options_out_of_range_are_refused_by_name) {
     hst_context *ctx = open_context(1);
     hst_corpus *text = story(ctx, 100);
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 15; i++) {
         hst_train_options o = small(10);
-        const char *names[] = {"hidden", "dropout", "lr", "epochs", "length", "size is 0", "clip"};
+        const char *names[] = {"hidden",
+                               "dropout",
+                               "lr",
+                               "epochs",
+                               "length",
+                               "size is 0",
+                               "clip",
+                               "accumulate",
+                               "ema",
+                               "kind 9",
+                               "schedule of kind 9",
+                               "adamw's betas",
+                               "nesterov needs",
+                               "lr_step_every",
+                               "lr_step_factor"};
         if (i == 0) o.hidden = 0;
         if (i == 1) o.dropout = NAN;
         if (i == 2) o.lr = -1;
@@ -286,6 +302,14 @@ Test(train, options_out_of_range_are_refused_by_name) {
         if (i == 4) o.length = 100000; // more than the text
         if (i == 5) o.size = 0;
         if (i == 6) o.clip = INFINITY;
+        if (i == 7) o.accumulate = 0;
+        if (i == 8) o.ema = 1;
+        if (i == 9) o.optimizer = (hst_optimizer_kind)9;
+        if (i == 10) o.schedule = (hst_schedule_kind)9;
+        if (i == 11) o.beta2 = 1;
+        if (i == 12) o.optimizer = HST_SGD, o.nesterov = true, o.momentum = 0;
+        if (i == 13) o.lr_step_every = 0;
+        if (i == 14) o.lr_step_factor = NAN;
         cr_expect_null(hst_trainer_new(ctx, &o, text, NULL));
         cr_expect(hst_get_status(ctx) == HST_ERROR_VALUE && strstr(hst_error(ctx), names[i]), "%s", hst_error(ctx));
         hst_clear_error(ctx);

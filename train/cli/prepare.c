@@ -59,11 +59,11 @@ static bool check_memory(run *r) {
     return false;
 }
 
-// A run writes a model (4 bytes a parameter), two checkpoints with the optimizer's two numbers a weight, and the next
-// one beside them before it takes a place.
+// A run writes a model (4 bytes a parameter), two checkpoints with the optimizer's two numbers a weight, and its
+// average if there is one, and the next one beside them before it takes a place.
 static bool check_folder(run *r) {
     double parameters = (double)hst_parameter_elements(hst_lm_parameters(hst_trainer_model(r->trainer)));
-    r->file_bytes = (4 + 3 * 12) * parameters;
+    r->file_bytes = (4 + 3 * (r->v.train.ema > 0 ? 16 : 12)) * parameters;
     if (r->v.dry_run) return cli_folder_can_be_used(r->v.output);
     return cli_prepare_folder(r->v.output) && cli_folder_has_room(r->v.output, (int64_t)r->file_bytes);
 }
@@ -84,7 +84,8 @@ static bool read_inputs(run *r, char *path, const char **checkpoint, const char 
     if (*from) hst_lm_free(cli_read_model(r->ctx, *from, &r->tokenizer));
     r->text = cli_read_texts(r->ctx, r->texts, r->paths);
     if (!r->tokenizer && r->text)
-        r->tokenizer = r->v.tokenizer == CHARACTERS ? hst_tokenizer_characters(r->text) : hst_tokenizer_bytes(r->ctx);
+        r->tokenizer =
+            r->v.tokenizer == CLI_CHARACTERS ? hst_tokenizer_characters(r->text) : hst_tokenizer_bytes(r->ctx);
     bool skip = r->v.unknown == CLI_UNKNOWN_SKIP;
     if (!r->tokenizer || !find_held_out(r) || hst_corpus_encode(r->text, r->tokenizer, skip) != HST_OK) return false;
     if (r->held_out) hst_corpus_encode(r->held_out, r->tokenizer, skip);

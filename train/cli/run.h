@@ -2,24 +2,12 @@
 #ifndef CLI_RUN_H
 #define CLI_RUN_H
 
-#include "train/cli/cli.h"
 #include "train/cli/log.h"
 #include "train/cli/progress.h"
-
-typedef struct train_values {
-    cli_common common;
-    hst_train_options train;
-    const char *output;
-    const char *from, *val; // paths, or NULL
-    double val_split;
-    int tokenizer, unknown;
-    bool force, resume, dry_run, quiet, json;
-} train_values;
-
-enum { BYTES, CHARACTERS }; // --tokenizer
+#include "train/cli/train_options.h"
 
 typedef struct run {
-    train_values v; // output is always set, steps once planned
+    cli_train_values v; // output is always set, steps once planned
     int texts;
     char **paths;
     hst_context *ctx;

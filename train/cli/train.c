@@ -1,5 +1,5 @@
-// train.c: `halfstep train`: texts in, a run folder out. The training itself is the library's (train/train.h); here are
-// its options, the checks before it, and what people and programs get to see of it.
+// train.c: `halfstep train`: texts in, a run folder out. The training itself is the library's (train/train.h), its
+// options are in train_options.c, the checks before it in prepare.c; here is what people and programs get to see of it.
 #include "train/cli/folder.h"
 #include "train/cli/run.h"
 #include "train/cli/signals.h"
@@ -12,75 +12,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#define AT(field) offsetof(train_values, field)
-
-static const cli_option options[] = {
-    {.help = "The run"},
-    {"output", 'o', "RUN", CLI_TEXT, AT(output), .standard = "book.run for book.txt",
-     .help = "folder for the model and the log, made if missing (its parent must exist)"},
-    {"resume", 0, NULL, CLI_FLAG, AT(resume),
-     .help = "go on with the run in the folder, given the same TEXT; its settings are the run's"},
-    {"from", 0, "MODEL", CLI_TEXT, AT(from), .standard = "",
-     .help = "start from a model's weights, a file or a run folder; its shape and symbols are the model's"},
-    {"force", 'f', NULL, CLI_FLAG, AT(force), .help = "start over in a folder that holds a run"},
-    {"steps", 0, "N", CLI_INT64, AT(train.steps), .low = 1, .high = 1e12, .standard = "", .help = "train for N steps"},
-    {"time", 0, "TIME", CLI_SECONDS, AT(train.seconds), .low = 0, .high = 1e8, .ends = CLI_ABOVE_LOW, .standard = "",
-     .help = "train for about a duration, 90s, 3m or 1h30m; the speed is measured first and gives the number of steps"},
-    {"epochs", 0, "N", CLI_REAL, AT(train.epochs), .low = 0, .high = 1e6, .ends = CLI_ABOVE_LOW,
-     .help = "train for N passes over the text"},
-    {"eval-every", 0, "STEPS", CLI_INT64, AT(train.eval_every), .low = 0, .high = 1e12,
-     .standard = "0, eight times a run, or fewer in a short one", .help = "how often to evaluate on the held-out text"},
-    {"save-every", 0, "STEPS", CLI_INT64, AT(train.save_every), .low = 0, .high = 1e12,
-     .standard = "0, after evaluations, at most once a minute, and at the end",
-     .help = "how often to save the newest model"},
-    {"patience", 0, "N", CLI_INT64, AT(train.patience), .low = 0, .high = 1e12, .standard = "0, go on to the end",
-     .help = "stop after N evaluations in a row without a new best"},
-    {"dry-run", 'n', NULL, CLI_FLAG, AT(dry_run),
-     .help = "check everything, try a few steps, print the plan with its memory and time, write nothing"},
-    {"seed", 0, "SEED", CLI_SEED, AT(train.seed), .help = "the same seed gives the same model"},
-    {.help = "The model"},
-    {"layers", 0, "N", CLI_INT, AT(train.layers), .low = 1, .high = 256, .help = "how many SRU layers"},
-    {"hidden", 0, "D", CLI_INT64, AT(train.hidden), .low = 1, .high = 65536, .help = "how wide each is"},
-    {"dropout", 0, "P", CLI_REAL, AT(train.dropout), .low = 0, .high = 0.999,
-     .help = "share of what a layer hands on that is dropped while training"},
-    {"tied", 0, NULL, CLI_FLAG, AT(train.tied), .help = "use the embedding's table as the output layer"},
-    {.help = "The text"},
-    {"tokenizer", 0, NULL, CLI_CHOICE, AT(tokenizer), .choices = "bytes|characters",
-     .help = "what a symbol is; characters are those of TEXT, which must be UTF-8"},
-    {"unknown", 0, NULL, CLI_CHOICE, AT(unknown), .choices = CLI_UNKNOWN_CHOICES,
-     .help = "what to do with characters that are not in the vocabulary, with --val or --from"},
-    {"batch", 0, "B", CLI_INT64, AT(train.batch), .low = 1, .high = 65536,
-     .help = "how many places of the text are read at once"},
-    {"length", 0, "L", CLI_INT64, AT(train.length), .low = 1, .high = 65536,
-     .help = "how many symbols of each in a step"},
-    {"fresh-share", 0, "SHARE", CLI_REAL, AT(train.fresh_share), .low = 0, .high = 1,
-     .help = "share of the places that start a step from an empty state instead of the carried one"},
-    {"val", 0, "FILE", CLI_TEXT, AT(val), .standard = "the end of TEXT",
-     .help = "a text of its own (a file, a folder or -) to evaluate on; all of TEXT is then learned from"},
-    {"val-split", 0, "SHARE", CLI_REAL, AT(val_split), .low = 0, .high = 1, .ends = CLI_BELOW_HIGH,
-     .help = "share of the text, at its end, that is held out for evaluation"},
-    {.help = "The optimizer"},
-    {"optimizer", 0, NULL, CLI_CHOICE, AT(train.optimizer), .choices = "adamw|sgd",
-     .help = "how gradients move weights"},
-    {"lr", 0, "RATE", CLI_REAL, AT(train.lr), .low = 0, .high = 1e6,
-     .help = "peak learning rate, before a cosine decay"},
-    {"warmup", 0, "SHARE", CLI_REAL, AT(train.warmup), .low = 0, .high = 1, .help = "share of the run up to the peak"},
-    {"clip", 0, "NORM", CLI_REAL, AT(train.clip), .low = 0, .high = INFINITY,
-     .help = "scale longer gradients down to this norm; 0 leaves all as they are"},
-    {"weight-decay", 0, "RATE", CLI_REAL, AT(train.weight_decay), .low = 0, .high = 1e6,
-     .help = "pull of matrices to zero"},
-    {"momentum", 0, "M", CLI_REAL, AT(train.momentum), .low = 0, .high = 0.9999, .help = "sgd's momentum"},
-    {.help = "Reports"},
-    {"quiet", 'q', NULL, CLI_FLAG, AT(quiet), .help = "print only warnings and errors"},
-    {"json", 0, NULL, CLI_FLAG, AT(json), .help = "print the result as one JSON object on standard output"},
-    {0}};
-
-static void defaults(void *values) {
-    train_values *v = values;
-    hst_train_defaults(&v->train, sizeof v->train);
-    v->val_split = 0.1;
-}
 
 // ---- what is told while it runs ----
 
@@ -106,15 +37,16 @@ static void print_plan(const run *r) {
     const hst_train_options *o = &r->v.train;
     const char *unit = hst_tokenizer_unit(r->tokenizer);
     int64_t symbols = hst_corpus_symbols(r->text).count;
-    double epochs = (double)o->steps * (double)o->batch * (double)o->length / (double)symbols;
-    char spent[32];
+    double read = (double)o->steps * (double)o->accumulate * (double)o->batch * (double)o->length;
+    char spent[32], several[32] = "";
+    if (o->accumulate > 1) snprintf(several, sizeof several, "%" PRId64 " x ", o->accumulate);
     fprintf(stderr, "model: %" PRId64 " parameters, %d layers of %" PRId64 ", %" PRId64 " %ss, seed %" PRIu64 "\n",
             r->now.parameters, o->layers, o->hidden, hst_tokenizer_size(r->tokenizer), unit, o->seed);
     fprintf(stderr, "text:  %" PRId64 " bytes to learn from, %" PRId64 " held out", hst_corpus_size(r->text),
             hst_corpus_size(r->held_out));
-    if (r->v.tokenizer == CHARACTERS) fprintf(stderr, "; %" PRId64 " characters", symbols);
-    fprintf(stderr, "\nplan:  %" PRId64 " steps of %" PRId64 " x %" PRId64 " %ss, %.3g epochs", o->steps, o->batch,
-            o->length, unit, epochs);
+    if (symbols != hst_corpus_size(r->text)) fprintf(stderr, "; %" PRId64 " %ss", symbols, unit);
+    fprintf(stderr, "\nplan:  %" PRId64 " steps of %s%" PRId64 " x %" PRId64 " %ss, %.3g epochs", o->steps, several,
+            o->batch, o->length, unit, read / (double)symbols);
     if (o->seconds > 0)
         fprintf(stderr, ", about %s (--steps %" PRId64 " --eval-every %" PRId64 " repeats it)",
                 cli_format_duration(o->seconds, spent, sizeof spent), o->steps, o->eval_every);
@@ -148,7 +80,7 @@ static void log_start(run *r) {
     json_integer(&json, "text_bytes", hst_corpus_size(r->text));
     json_integer(&json, "held_out_bytes", r->held_out ? hst_corpus_size(r->held_out) : 0);
     json_integer(&json, "parameters", r->now.parameters);
-    cli_options_json(&json, options, &r->v);
+    cli_options_json(&json, cli_train_options, &r->v);
     cli_log_end(&r->log, &json);
 }
 
@@ -178,7 +110,7 @@ static bool on_progress(const hst_progress *p, void *user) {
     case HST_EVENT_PLAN:
         r->v.train.steps = p->steps;
         r->v.train.eval_every = p->eval_every;
-        r->progress.tokens = (double)(r->v.train.batch * r->v.train.length);
+        r->progress.tokens = (double)(r->v.train.accumulate * r->v.train.batch * r->v.train.length);
         if (!r->v.quiet) print_plan(r);
         log_start(r);
         break;
@@ -317,44 +249,11 @@ static int train(run *r) {
 
 // ---- the command ----
 
-static bool options_fit(const run *r) {
-    hst_train_options standard;
-    hst_train_defaults(&standard, sizeof standard);
-    const hst_train_options *o = &r->v.train;
-    if ((o->steps > 0) + (o->seconds > 0) + (o->epochs != standard.epochs) > 1)
-        cli_error("--steps, --time and --epochs exclude each other");
-    else if (!*r->v.output)
-        cli_error("--output needs the name of a folder");
-    else if (r->v.val && r->v.val_split != 0.1)
-        cli_error("--val and --val-split exclude each other");
-    else if (o->momentum != standard.momentum && o->optimizer != HST_SGD)
-        cli_error("--momentum is sgd's; adamw has none");
-    else if (r->v.from && (o->hidden != standard.hidden || o->layers != standard.layers || o->tied != standard.tied ||
-                           r->v.tokenizer != BYTES))
-        cli_error("--from takes the model's shape and symbols; leave --hidden, --layers, --tied and --tokenizer out");
-    else if (r->v.from && r->v.resume)
-        cli_error("--from starts a run and --resume goes on with one; they exclude each other");
-    else if (o->patience > 0 && !r->v.val && r->v.val_split <= 0)
-        cli_error("--patience needs a held-out text; --val-split 0 leaves none");
-    else if (r->v.resume && r->v.force)
-        cli_error("--resume and --force exclude each other");
-    else if (r->v.resume && memcmp(o, &standard, sizeof standard) != 0)
-        cli_error("--resume takes the run's settings; leave the others out");
-    else if (r->v.resume && !cli_folder_in_use(r->v.output))
-        cli_error("%s: holds no run to go on with", r->v.output);
-    else if (!r->v.resume && !r->v.dry_run && cli_folder_in_use(r->v.output) && !r->v.force)
-        cli_error("%s: holds a run already; --resume goes on with it, --force starts over, -o names another folder",
-                  r->v.output);
-    else
-        return true;
-    return false;
-}
-
 static int run_train(const void *values, int count, char **operands) {
     char folder[PATH_MAX];
-    run r = {.v = *(const train_values *)values, .texts = count, .paths = operands};
+    run r = {.v = *(const cli_train_values *)values, .texts = count, .paths = operands};
     if (!r.v.output) r.v.output = cli_default_folder(operands[0], folder, sizeof folder);
-    if (!options_fit(&r)) return CLI_USAGE;
+    if (!cli_train_options_fit(&r.v)) return CLI_USAGE;
     cli_progress_begin(&r.progress, r.v.quiet);
     int code = CLI_DONE;
     r.ctx = cli_open(&r.v.common, on_library_message, &r, &code);
@@ -380,8 +279,8 @@ const cli_command cli_train = {
                "input; several are read one after the other. RUN gets model.safetensors (the best by the held-out "
                "text), last.safetensors and previous.safetensors (the newest two) and log.jsonl. Ctrl-C ends the run "
                "after the step at hand and saves; --resume goes on, to the same bytes.",
-    .options = options,
-    .size = sizeof(train_values),
-    .defaults = defaults,
+    .options = cli_train_options,
+    .size = sizeof(cli_train_values),
+    .defaults = cli_train_defaults,
     .run = run_train,
 };
