@@ -179,7 +179,8 @@ Test(cli, help_lists_options_that_exist) {
         for (char *line = strtok(c.out, "\n"); line; line = strtok(NULL, "\n")) {
             char option[64], unknown[96];
             cr_assert_leq(strlen(line), 100, "%s", line);
-            if (sscanf(line, " --%60[a-z0-9-]", option + 2) != 1 && sscanf(line, " -%*c, --%60[a-z0-9-]", option + 2) != 1)
+            if (sscanf(line, " --%60[a-z0-9-]", option + 2) != 1 &&
+                sscanf(line, " -%*c, --%60[a-z0-9-]", option + 2) != 1)
                 continue;
             memcpy(option, "--", 2);
             child used = RUN(commands[i], option, "--no-such-option");
