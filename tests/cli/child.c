@@ -18,6 +18,8 @@
 
 static char binary[PATH_MAX], scratch[PATH_MAX], home[PATH_MAX];
 
+const char *child_binary(void) { return binary; }
+
 typedef struct contents {
     struct contents *next;
     char text[];

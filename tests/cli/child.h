@@ -22,6 +22,8 @@ typedef struct child {
 // starts.
 child child_run(const char *input, void (*setup)(void), const char *const *arguments);
 
+const char *child_binary(void); // the command's path
+
 // The same in two halves, for a child that something is to happen to.
 child child_start(const char *input, void (*setup)(void), const char *const *arguments);
 void child_finish(child *c);

@@ -28,7 +28,7 @@ typedef struct train_values {
 
 static const cli_option options[] = {
     {.help = "The run"},
-    {"output", 'o', "RUN", CLI_TEXT, AT(output), .standard = "book.run for book.txt",
+    {"output", 'o', "RUN", CLI_FOLDER, AT(output), .standard = "book.run for book.txt",
      .help = "folder for the model and the log, made if missing (its parent must exist)"},
     {"resume", 0, NULL, CLI_FLAG, AT(resume),
      .help = "go on with the run in the folder, given the same TEXT; its settings are the run's"},
@@ -57,7 +57,7 @@ static const cli_option options[] = {
      .help = "how many bytes of each in a step"},
     {"fresh-share", 0, "SHARE", CLI_REAL, AT(train.fresh_share), .low = 0, .high = 1,
      .help = "share of the places that start a step from an empty state instead of the carried one"},
-    {"val", 0, "FILE", CLI_TEXT, AT(val), .standard = "the end of TEXT",
+    {"val", 0, "FILE", CLI_FILE, AT(val), .standard = "the end of TEXT",
      .help = "a text of its own (a file, a folder or -) to evaluate on; all of TEXT is then learned from"},
     {"val-split", 0, "SHARE", CLI_REAL, AT(val_split), .low = 0, .high = 1, .ends = CLI_BELOW_HIGH,
      .help = "share of the text, at its end, that is held out for evaluation"},
@@ -196,7 +196,8 @@ static bool on_progress(const hst_progress *p, void *user) {
         r->saved = true;
         cli_log_progress(&r->log, p);
         break;
-    case HST_EVENT_BUSY:
+    case HST_EVENT_BUSY: // a long evaluation: the line is shown again, so that nobody takes the run for dead
+        if (p->step > 0) cli_progress_show(&r->progress, p, false);
         break;
     case HST_EVENT_END:
         if (!r->held_out) cli_progress_show(&r->progress, p, true); // else the last evaluation was
@@ -361,6 +362,13 @@ static int run_train(const void *values, int count, char **operands) {
     return code;
 }
 
+static const cli_term examples[] = {
+    {"halfstep train book.txt", "trains on a text, into book.run; Ctrl-C stops it and saves"},
+    {"halfstep train book.txt --resume", "goes on, to the same bytes as if it had not stopped"},
+    {"halfstep train book.txt --time 3m", "trains about as much as three minutes allow"},
+    {"cat *.txt | halfstep train - -o books.run --layers 6 --hidden 512", "trains a larger model on several texts"},
+    {NULL, NULL}};
+
 const cli_command cli_train = {
     .name = "train",
     .operands = "TEXT...",
@@ -371,6 +379,8 @@ const cli_command cli_train = {
                "input; several are read one after the other. RUN gets model.safetensors (the best by the held-out "
                "text), last.safetensors and previous.safetensors (the newest two) and log.jsonl. Ctrl-C ends the run "
                "after the step at hand and saves; --resume goes on, to the same bytes.",
+    .examples = examples,
+    .files = cli_run_files,
     .options = options,
     .size = sizeof(train_values),
     .defaults = defaults,
