@@ -133,8 +133,8 @@ uninstall: ## removes what install put there
 		$(BASH_FILE) $(ZSH_FILE) $(FISH_FILE))
 
 # ---- tests ----
-deps: ## installs what the tests need and is missing
-	@tests/deps.sh '$(CC)'
+deps: ## installs what the tests need and is missing (TOOLS='zsh fish': these too)
+	@tests/deps.sh '$(CC)' $(TOOLS)
 
 # One program for each folder below tests/ that has test_*.c; the double build has those that need it ----
 SUITES  := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/test_*.c))))
@@ -146,7 +146,8 @@ TESTS   := $(filter-out tests/gradients/%,$(wildcard tests/*/test_*.c))
 SUITES  := $(filter-out gradients,$(SUITES))
 endif
 HELPERS  := $(foreach file,$(wildcard tests/*/*.c),$(if $(filter test_% bench.c,$(notdir $(file))),,$(file)))
-PROGRAMS := $(SUITES:%=$(BUILD)/tests/%/run)
+EMBEDDED := $(if $(filter double,$(REAL)),,$(patsubst %.c,$(BUILD)/%,$(wildcard tests/embed/*.c)))
+PROGRAMS := $(SUITES:%=$(BUILD)/tests/%/run) $(EMBEDDED)
 COMMAND_FOR_TESTS := $(if $(filter double,$(REAL)),,$(BUILD)/halfstep)
 
 define suite_rule
@@ -156,9 +157,19 @@ endef
 $(foreach suite,$(SUITES),$(eval $(call suite_rule,$(suite))))
 $(BUILD)/tests/%.o: FLAGS += -DHST_BINARY='"$(BUILD)/halfstep"' -Wno-missing-field-initializers
 
+# Plain programs that know the library as anybody does, by its installed header.
+$(BUILD)/tests/embed/%: tests/embed/%.c $(BUILD)/include/halfstep.h $(BUILD)/libhalfstep.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) $(CFLAGS) -I$(BUILD)/include $(LDFLAGS) $< $(BUILD)/libhalfstep.a $(LIBS) -o $@
+
+# A locale with a decimal comma, for whoever asks for it.
+$(BUILD)/locales:
+	@mkdir -p $@
+	@localedef -i de_DE -f UTF-8 $@/de_DE.UTF-8 2>/dev/null || echo "  no localedef: numbers are tested with a decimal point only"
+
 .PHONY: run-tests
-run-tests: $(COMMAND_FOR_TESTS) $(PROGRAMS)
-	@tests/run.sh $(PROGRAMS)
+run-tests: $(COMMAND_FOR_TESTS) $(PROGRAMS) | $(BUILD)/locales
+	@LOCPATH=$(abspath $(BUILD)/locales) tests/run.sh $(BUILD) $(PROGRAMS)
 
 test: run-tests ## every suite, and the gradient checks in the double build
 	@$(MAKE) --no-print-directory REAL=double BUILD=$(BUILD)/double run-tests

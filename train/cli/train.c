@@ -242,6 +242,8 @@ static int finish_stopped(run *r, int number) {
                 r->v.output);
         fprintf(stderr, "go on with: %s train", cli_quoted(program_invocation_name, program, sizeof program));
         for (int i = 0; i < r->texts; i++) fprintf(stderr, " %s", cli_quoted(r->paths[i], text, sizeof text));
+        if (r->v.val) fprintf(stderr, " --val %s", cli_quoted(r->v.val, text, sizeof text));
+        if (r->v.val_split != 0.1) fprintf(stderr, " --val-split %.17g", r->v.val_split);
         fprintf(stderr, " --resume -o %s\n", cli_quoted(r->v.output, folder, sizeof folder));
         print_result(r);
     }
