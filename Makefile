@@ -37,7 +37,7 @@ SONAME  := libhalfstep.so.$(firstword $(subst ., ,$(VERSION)))
 SHARED  := libhalfstep.so.$(VERSION)
 
 .PHONY: all help demo install uninstall deps test check symbols bench fixtures crosscheck clean
-all: $(BUILD)/halfstep $(BUILD)/libhalfstep.a $(BUILD)/libhalfstep.so $(BUILD)/include/halfstep.h ## the command and the library (default)
+all: $(addprefix $(BUILD)/,halfstep libhalfstep.a libhalfstep.so include/halfstep.h) ## command and library (default)
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -106,7 +106,7 @@ surfaces: $(BUILD)/halfstep
 	@awk -v version=$(VERSION) -f train/manual.awk train/halfstep.3.in > $(BUILD)/man/halfstep.3
 	@for shell in bash zsh fish; do $(EMULATOR) $< completion $$shell > $(BUILD)/completions/$$shell || exit 1; done
 
-install: all surfaces ## command, library, header, pages and completions into PREFIX (/usr/local), below DESTDIR if given
+install: all surfaces ## command, library, header, manual, completions into PREFIX (/usr/local), below DESTDIR
 	@test $(REAL) = float || { echo "the double build is for tests; it is not installed" >&2; exit 1; }
 	install -d $(addprefix $(DESTDIR),$(BINDIR) $(INCLUDEDIR) $(LIBDIR)/pkgconfig $(MANDIR)/man1 $(MANDIR)/man3 \
 		$(dir $(BASH_FILE) $(ZSH_FILE) $(FISH_FILE)))
@@ -160,12 +160,14 @@ $(BUILD)/tests/%.o: FLAGS += -DHST_BINARY='"$(BUILD)/halfstep"' -Wno-missing-fie
 # Plain programs that know the library as anybody does, by its installed header.
 $(BUILD)/tests/embed/%: tests/embed/%.c $(BUILD)/include/halfstep.h $(BUILD)/libhalfstep.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) $(CFLAGS) -I$(BUILD)/include $(LDFLAGS) $< $(BUILD)/libhalfstep.a $(LIBS) -o $@
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) $(CFLAGS) -I$(BUILD)/include $< $(BUILD)/libhalfstep.a \
+		$(LDFLAGS) $(LIBS) -o $@
 
 # A locale with a decimal comma, for whoever asks for it.
 $(BUILD)/locales:
 	@mkdir -p $@
-	@localedef -i de_DE -f UTF-8 $@/de_DE.UTF-8 2>/dev/null || echo "  no localedef: numbers are tested with a decimal point only"
+	@localedef -i de_DE -f UTF-8 $@/de_DE.UTF-8 2>/dev/null || \
+		echo "  localedef makes no locale here: numbers are tested with a decimal point only"
 
 .PHONY: run-tests
 run-tests: $(COMMAND_FOR_TESTS) $(PROGRAMS) | $(BUILD)/locales
@@ -175,7 +177,7 @@ test: run-tests ## every suite, and the gradient checks in the double build
 	@$(MAKE) --no-print-directory REAL=double BUILD=$(BUILD)/double run-tests
 	@tests/listings.sh $(BUILD) '$(CC)'
 
-check: ## what CI runs beyond the tests: sanitizers, valgrind, clang, installation, rules of the tree (STEPS='...': some)
+check: ## what CI runs beyond the tests: sanitizers, valgrind, clang, installation, symbols (STEPS='...': some)
 	@tests/check.sh $(BUILD) $(STEPS)
 
 symbols: $(BUILD)/libhalfstep.so ## makes tests/abi/symbols.txt anew, after a change of the API that is meant

@@ -7,7 +7,9 @@ shift
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 has() {
     case $1 in
-    criterion) printf '#include <criterion/criterion.h>\nTest(a, b) {}\n' | $cc -x c - -o /dev/null -lcriterion 2>/dev/null ;;
+    criterion)
+        printf '#include <criterion/criterion.h>\nTest(a, b) {}\n' | $cc -x c - -o /dev/null -lcriterion 2>/dev/null
+        ;;
     locales) [ -e /usr/share/i18n/locales/de_DE ] ;;
     *) command -v "$1" >/dev/null ;;
     esac
@@ -27,7 +29,9 @@ package() {
 }
 install() {
     case $manager in
-    apt-get) as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null ;;
+    apt-get)
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+        ;;
     dnf) as_root dnf install -y -q "$@" ;;
     pacman) as_root pacman -S --noconfirm --needed "$@" ;;
     brew) brew install "$@" ;;
@@ -43,7 +47,7 @@ fi
 for manager in apt-get dnf pacman brew none; do command -v $manager >/dev/null && break; done
 if [ $manager = none ]; then
     has criterion && exit 0
-    echo "deps: no package manager that is known here; install Criterion (https://github.com/Snaipe/Criterion) by hand" >&2
+    echo "deps: no package manager that is known here; install https://github.com/Snaipe/Criterion by hand" >&2
     exit 1
 fi
 [ $manager != apt-get ] || as_root apt-get update -qq

@@ -1,6 +1,6 @@
 #!/bin/sh
-# run.sh BUILD PROGRAM...: runs the test programs from the top of the tree, one after the other; all of them, even after a
-# failure. Plain programs (tests/embed) get a file to write and, where there is one, a locale.
+# run.sh BUILD PROGRAM...: runs the test programs from the top of the tree, one after the other; all of them, even after
+# a failure. Plain programs (tests/embed) get a file to write and, where there is one, a locale.
 set -u
 build=$1 failed=
 shift

@@ -3,7 +3,8 @@
 set -eu
 build=$1
 make --no-print-directory BUILD="$build" "$build/include/halfstep.h"
-for header in $(sed -n 's/^#include "\([^"]*\)".*/\1/p' train/halfstep.h) train/halfstep.h "$build/include/halfstep.h"; do
+parts=$(sed -n 's/^#include "\([^"]*\)".*/\1/p' train/halfstep.h)
+for header in $parts train/halfstep.h "$build/include/halfstep.h"; do
     for language in c:-std=c11 c++:-std=c++17; do
         printf '#include "%s"\n#include "%s"\nint main(void) { return 0; }\n' "$header" "$header" |
             ${CC:-cc} -x "${language%%:*}" "${language#*:}" -Wall -Wextra -Wpedantic -Werror -I. -fsyntax-only -

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installed elsewhere, a program in C and in C++ builds with pkg-config, dynamically and statically; uninstall leaves nothing.
+# Once installed, programs in C and C++ build with pkg-config, dynamically and statically; uninstall leaves nothing.
 set -eu
 build=$1
 jobs=$(nproc 2>/dev/null || echo 2)

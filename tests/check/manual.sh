@@ -7,7 +7,7 @@ for page in "$build"/man/*; do
     if command -v man >/dev/null; then
         warnings=$(LC_ALL=C.UTF-8 man --warnings -E UTF-8 -l -Tutf8 -Z "$page" 2>&1 >/dev/null)
         [ -z "$warnings" ] || { printf '%s\n%s\n' "$page" "$warnings" >&2; exit 1; }
-        LC_ALL=C.UTF-8 MANWIDTH=80 man -l "$page" | grep -q 'halfstep manual' || { echo "$page: not shown" >&2; exit 1; }
+        LC_ALL=C.UTF-8 man -l "$page" | grep -q 'halfstep manual' || { echo "$page: is not shown" >&2; exit 1; }
     fi
     if command -v mandoc >/dev/null; then mandoc -T lint -W warning "$page"; fi
 done

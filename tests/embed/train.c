@@ -90,6 +90,14 @@ static bool load_and_compare(hst_context *ctx, const char *path, const char *tex
     return right;
 }
 
+// One version three times: of the header as text and as a number, and of the library.
+static bool versions_agree(void) {
+    int major = -1, minor = -1, patch = -1;
+    sscanf(HST_VERSION, "%d.%d.%d", &major, &minor, &patch);
+    return check(strcmp(hst_version(), HST_VERSION) == 0, "header and library are of two versions") &&
+           check(major * 10000 + minor * 100 + patch == HST_VERSION_NUMBER, "HST_VERSION_NUMBER is not HST_VERSION");
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
     if (argc > 2 && !check(setlocale(LC_ALL, argv[2]) != NULL, "no such locale")) return 1;
@@ -104,7 +112,7 @@ int main(int argc, char **argv) {
     hst_context *ctx = hst_open(&o);
     double nats = 0;
     bool right = train_and_save(ctx, argv[1], text, &nats) && load_and_compare(ctx, argv[1], text, nats);
-    right = check(strcmp(hst_version(), HST_VERSION) == 0, "header and library are of two versions") && right;
+    right = versions_agree() && right;
     hst_close(ctx);
     surroundings after = look_around();
     return check(memcmp(&before, &after, sizeof before) == 0, "signals, files, rounding or locale changed") && right
