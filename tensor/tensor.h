@@ -24,6 +24,10 @@ extern "C" {
 
 #define HST_API __attribute__((visibility("default")))
 
+// The version of this header; hst_version() is that of the library. Until 1.0 a new minor version may change the API.
+#define HST_VERSION "0.1.0"
+#define HST_VERSION_NUMBER 100 // major * 10000 + minor * 100 + patch
+
 // ---- status ----
 
 typedef enum hst_status {
@@ -81,7 +85,7 @@ HST_API hst_status hst_fail(hst_context *ctx, hst_status status, const char *for
 HST_API int hst_thread_count(const hst_context *ctx);
 HST_API const char *hst_isa(const hst_context *ctx); // the name of the kernels in use, "avx2"
 HST_API const char *hst_isa_names(void);             // what this CPU can run, best first: "avx2 portable naive"
-HST_API const char *hst_version(void);               // "0.1.0"
+HST_API const char *hst_version(void);               // HST_VERSION of the library at run time
 
 // ---- memory ----
 

@@ -225,10 +225,37 @@ Test(cli, options_and_operands_mix) {
     cr_assert_str_eq(json_value(log, "start", "text_bytes"), "1800"); // 2000 less the held-out tenth
 }
 
+// Where stderr is a terminal: TERM, NO_COLOR, --color, and whether the message has a colour. The option beats the
+// environment, also for what is wrong in the command line after it.
 Test(cli, colour_only_where_it_is_wanted) {
-    child plain = RUN("train"), colored = RUN("train", "--color", "always");
-    cr_assert_null(strchr(plain.err, '\033'));
-    cr_assert(strstr(colored.err, "\033[") && strstr(colored.err, "error:"));
+    static const struct {
+        const char *term, *no_color, *color;
+        bool terminal, colored;
+    } cases[] = {
+        {"xterm", NULL, "auto", false, false}, {"xterm", NULL, "always", false, true},
+        {"xterm", NULL, "auto", true, true},   {"xterm", "", "auto", true, true},
+        {"xterm", "1", "auto", true, false},   {"xterm", "0", "always", true, true},
+        {"dumb", NULL, "auto", true, false},   {"dumb", NULL, "always", true, true},
+        {NULL, NULL, "auto", true, false},     {"xterm", NULL, "never", true, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (cases[i].term)
+            setenv("TERM", cases[i].term, 1);
+        else
+            unsetenv("TERM");
+        if (cases[i].no_color)
+            setenv("NO_COLOR", cases[i].no_color, 1);
+        else
+            unsetenv("NO_COLOR");
+        const char *const arguments[] = {"train", "x", "--color", cases[i].color, "--no-such-option", NULL};
+        char shown[1024] = "";
+        child c =
+            cases[i].terminal ? child_on_terminal(arguments, shown, sizeof shown) : child_run(NULL, NULL, arguments);
+        const char *text = cases[i].terminal ? shown : c.err;
+        cr_expect(c.code == 2 && strstr(text, "error:"), "case %zu: %s", i, text);
+        cr_expect_eq(strchr(text, '\033') != NULL, cases[i].colored, "case %zu: %s", i, text);
+        if (cases[i].colored) cr_expect(strstr(text, "halfstep: \033[1;31merror:\033[0m train has"), "%s", text);
+    }
 }
 
 Test(cli, isa_comes_from_the_option_then_the_environment) {

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -219,12 +218,14 @@ Test(cli_runs, a_signal_saves_and_exits_with_its_number) {
     write_text("text.txt", 2000);
     for (int i = 0; i < 2; i++) {
         child c = child_start(NULL, NULL,
-                              (const char *[]){"train", "text.txt", TINY, "--steps", "100000000", "--force", NULL});
+                              (const char *[]){"train", "text.txt", TINY, "--steps", "100000000", "--val-split", "0.25",
+                                               "--force", NULL});
         await_steps("text.run/log.jsonl");
         cr_assert_eq(kill(c.pid, numbers[i]), 0);
         child_finish(&c);
         cr_assert_eq(c.code, 128 + numbers[i], "%s", c.err);
         cr_assert(strstr(c.err, names[i]) && strstr(c.err, "saved in text.run/last.safetensors"), "%s", c.err);
+        cr_assert(strstr(c.err, " train text.txt --val-split 0.25 --resume -o text.run\n"), "%s", c.err);
         expect_loadable("text.run/last.safetensors");
         char *log = read_file("text.run/log.jsonl", NULL);
         cr_assert(is_json_lines(log));
@@ -275,6 +276,20 @@ Test(cli_runs, a_killed_run_goes_on_to_the_same_bytes, .timeout = 600) {
         expect_same_file("straight/last.safetensors", "killed/last.safetensors", trial);
     }
     cr_assert_geq(running, 15, "%d of 20 runs were still going on when they were killed", running);
+}
+
+Test(cli_runs, a_torn_last_line_of_the_log_goes_when_the_run_goes_on) {
+    train_tiny();
+    size_t size;
+    char *log = read_file("text.run/log.jsonl", &size);
+    write_file("text.run/log.jsonl", log, size - 7);
+    child c = RUN("train", "text.txt", "--resume");
+    cr_assert_eq(c.code, 0, "%s", c.err);
+    log = read_file("text.run/log.jsonl", NULL);
+    cr_assert(is_json_lines(log) && strstr(log, "\"event\":\"end\""), "%s", log);
+    write_file("text.run/log.jsonl", "{\"event", 7);
+    RUN("train", "text.txt", "--resume");
+    cr_assert_eq(strncmp(read_file("text.run/log.jsonl", NULL), "{\"event\":\"start\"", 16), 0);
 }
 
 Test(cli_runs, what_does_not_go_on_says_why) {
@@ -347,29 +362,14 @@ Test(cli_runs, training_outlives_whoever_reads_its_messages) {
     }
 }
 
-static int terminal; // the other end of the child's stderr
-
-static void on_terminal(void) {
-    struct winsize size = {.ws_row = 24, .ws_col = 60};
-    int fd = open(ptsname(terminal), O_RDWR | O_NOCTTY);
-    if (fd < 0 || ioctl(fd, TIOCSWINSZ, &size) != 0) _exit(126);
-    dup2(fd, STDERR_FILENO);
-    setenv("TERM", "xterm", 1);
-}
-
 // The terminal's driver adds a '\r' before each '\n'; every piece between them has to fit the 60 columns.
 Test(cli_runs, on_a_terminal_one_line_is_rewritten_and_fits) {
     write_text("text.txt", 2000);
-    terminal = posix_openpt(O_RDWR | O_NOCTTY);
-    cr_assert(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
-    child c = child_start(NULL, on_terminal,
-                          (const char *[]){"train", "text.txt", TINY, "--steps", "300", "--eval-every", "100", NULL});
+    setenv("TERM", "xterm", 1);
     char shown[16384];
-    size_t n = 0;
-    for (ssize_t got; (got = read(terminal, shown + n, sizeof shown - 1 - n)) > 0;)
-        n += (size_t)got; // EIO: the child is gone
-    shown[n] = '\0';
-    child_finish(&c);
+    child c =
+        child_on_terminal((const char *[]){"train", "text.txt", TINY, "--steps", "300", "--eval-every", "100", NULL},
+                          shown, sizeof shown);
     cr_assert(c.code == 0 && strstr(shown, "\rstep 300/300 100% | loss "), "%s", shown);
     for (char *piece = strtok(shown, "\r\n"); piece; piece = strtok(NULL, "\r\n"))
         if (strncmp(piece, "step", 4) == 0) cr_assert_lt(strlen(piece), 60, "%s", piece);

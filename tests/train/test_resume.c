@@ -134,12 +134,15 @@ Test(resume, a_finished_run_stays_as_it_is) {
     free(last.data);
 }
 
-// Changes a word of a checkpoint, with another of the same length.
+// Changes a word of a checkpoint, with another of the same length. Its sum, which would tell, goes too: under another
+// name nobody looks at it.
 static void replace_in(const char *name, const char *from, const char *to) {
     bytes b = read_file(name);
     char *at = memmem(b.data, b.size, from, strlen(from));
     cr_assert(at && strlen(from) == strlen(to), "%s has no %s", name, from);
     memcpy(at, to, strlen(to));
+    char *sum = memmem(b.data, b.size, "halfstep.sha256", 15);
+    if (sum) sum[9] = '?';
     FILE *out = fopen(in_folder(name), "wb");
     cr_assert(out && fwrite(b.data, 1, b.size, out) == b.size && fclose(out) == 0);
     free(b.data);

@@ -20,19 +20,27 @@ typedef struct cli_common {
 
 enum { CLI_AUTO, CLI_ALWAYS, CLI_NEVER };
 
+typedef struct cli_term {
+    const char *name, *meaning; // a list of them ends with a NULL name
+} cli_term;
+
+// All that is known about a command. The parser, --help, the manual page and the completions are made from it.
 typedef struct cli_command {
     const char *name;
-    const char *operands;                                       // as the usage line shows them: "MODEL TEXT..."
+    const char *operands;                                       // as the usage line shows them: "MODEL TEXT..."; a
+                                                                // path each, but for COMMAND and choices "a|b"
     int at_least, at_most;                                      // how many; at_most < 0: any number
     const char *summary;                                        // one line
-    const char *details;                                        // a paragraph for --help
+    const char *details;                                        // a paragraph
+    const cli_term *examples;                                   // or NULL: command lines, and what they do
+    const cli_term *files;                                      // or NULL: what it leaves behind
     const cli_option *options;                                  // or NULL
     size_t size;                                                // of the struct that the options fill in
     void (*defaults)(void *values);                             // NULL: all zero
     int (*run)(const void *values, int count, char **operands); // returns the exit code
 } cli_command;
 
-extern const cli_command cli_train, cli_eval, cli_generate, cli_info, cli_help, cli_version;
+extern const cli_command cli_train, cli_eval, cli_generate, cli_info, cli_completion, cli_help, cli_version;
 extern const cli_command *const cli_commands[]; // ends with NULL
 extern const cli_option cli_common_options[];
 
@@ -40,8 +48,14 @@ const cli_command *cli_find_command(const char *name); // NULL after printing wh
 void *cli_new_values(const cli_command *command);      // its options at their defaults, for free(); NULL after an error
 
 // ---- help.c ----
+extern const cli_term cli_examples[], cli_exit_codes[], cli_environment[]; // what holds for all commands
 void cli_print_overview(FILE *out);
 void cli_print_help(FILE *out, const cli_command *command);
+// What an option means, with its range and default, "layers (from 1 to 64; default: 4)". Returns buffer.
+const char *cli_explain_option(const cli_option *option, const void *values, char *buffer, size_t size);
+
+// ---- manual.c ----
+void cli_print_manual(FILE *out, const cli_command *command); // as roff; NULL: the page of the whole, halfstep(1)
 
 // ---- message.c: one line each on stderr ----
 void cli_set_color(int color); // CLI_AUTO: a terminal, TERM is not "dumb", NO_COLOR is unset or empty

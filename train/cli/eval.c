@@ -149,6 +149,11 @@ static int run(const void *values, int count, char **operands) {
     return code;
 }
 
+static const cli_term examples[] = {
+    {"halfstep eval book.run other.txt", "predicts another text"},
+    {"halfstep eval book.run book.txt --val-split 0.1", "predicts what train held out of this one"},
+    {NULL, NULL}};
+
 const cli_command cli_eval = {
     .name = "eval",
     .operands = "MODEL TEXT...",
@@ -158,6 +163,7 @@ const cli_command cli_eval = {
     .details =
         "Predicts every symbol of the texts from those before it and prints the mean loss. MODEL is a file, or a "
         "run folder (then its model.safetensors); TEXT is a file, a folder, or - for standard input.",
+    .examples = examples,
     .options = options,
     .size = sizeof(eval_values),
     .run = run,

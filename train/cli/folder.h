@@ -2,9 +2,13 @@
 #ifndef CLI_FOLDER_H
 #define CLI_FOLDER_H
 
+#include "train/cli/cli.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+extern const cli_term cli_run_files[]; // their names, and what they are
 
 // "dir/book.txt" -> "book.run" in the current folder; "-" -> "stdin.run". Into buffer[size]; returns buffer.
 const char *cli_default_folder(const char *text, char *buffer, size_t size);

@@ -21,7 +21,7 @@ typedef struct generate_values {
 static const cli_option options[] = {
     {.help = "The text"},
     {"prompt", 'p', "TEXT", CLI_TEXT, AT(prompt), .help = "what to continue; without one, the start of a line"},
-    {"prompt-file", 0, "FILE", CLI_TEXT, AT(prompt_file), .help = "the same from a file, or - for standard input"},
+    {"prompt-file", 0, "FILE", CLI_FILE, AT(prompt_file), .help = "the same from a file, or - for standard input"},
     {"tokens", 'n', "N", CLI_INT64, AT(tokens), .low = 0, .high = 1e15,
      .help = "how many new symbols, bytes or characters as the model has them"},
     {"unknown", 0, NULL, CLI_CHOICE, AT(unknown), .choices = CLI_UNKNOWN_CHOICES,
@@ -109,6 +109,12 @@ static int run(const void *values, int count, char **operands) {
     return code;
 }
 
+static const cli_term examples[] = {
+    {"halfstep generate book.run", "writes 500 bytes"},
+    {"halfstep generate book.run --prompt 'It was ' --tokens 100 --seed 7", "goes on with a sentence, in its 7th way"},
+    {"halfstep generate book.run -t 0 | head -n 3", "the likeliest three lines"},
+    {NULL, NULL}};
+
 const cli_command cli_generate = {
     .name = "generate",
     .operands = "MODEL",
@@ -116,6 +122,7 @@ const cli_command cli_generate = {
     .at_most = 1,
     .summary = "text from a model",
     .details = "Prints the prompt and a continuation. MODEL is a file, or a run folder (then its model.safetensors).",
+    .examples = examples,
     .options = options,
     .size = sizeof(generate_values),
     .defaults = defaults,

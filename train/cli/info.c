@@ -60,6 +60,10 @@ static int run(const void *values, int count, char **operands) {
     return code;
 }
 
+static const cli_term examples[] = {{"halfstep info book.run", "what the model is made of"},
+                                    {"halfstep info", "what this program and this machine have"},
+                                    {NULL, NULL}};
+
 const cli_command cli_info = {
     .name = "info",
     .operands = "[MODEL]",
@@ -68,6 +72,7 @@ const cli_command cli_info = {
     .details = "Prints a model's configuration, size and tensors. MODEL is a file, or a run folder (then its "
                "model.safetensors). Without one it prints the version, the kernels that this CPU runs, and the number "
                "of threads.",
+    .examples = examples,
     .size = sizeof(cli_common),
     .run = run,
 };

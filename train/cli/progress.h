@@ -1,5 +1,6 @@
 // progress.h: a run's progress on stderr. On a terminal one line, rewritten at most ten times a second and never wider
-// than the terminal; elsewhere plain lines, one every ten seconds. Fields, always in this order:
+// than the terminal; elsewhere plain lines, one every ten seconds, during a long evaluation too. Fields, always in this
+// order:
 //
 //     step 1200/5000 24% | loss 1.532 (bpc 2.210) | val 1.611 | lr 3.0e-3 | |g| 0.82 | 41.2k tok/s | eta 1m32s
 //

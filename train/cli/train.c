@@ -126,7 +126,8 @@ static bool on_progress(const hst_progress *p, void *user) {
         r->saved = true;
         cli_log_progress(&r->log, p);
         break;
-    case HST_EVENT_BUSY:
+    case HST_EVENT_BUSY: // a long evaluation: the line is shown again, so that nobody takes the run for dead
+        if (p->step > 0) cli_progress_show(&r->progress, p, false);
         break;
     case HST_EVENT_END:
         if (!r->held_out) cli_progress_show(&r->progress, p, true); // else the last evaluation was
@@ -176,6 +177,8 @@ static int finish_stopped(run *r, int number) {
                 r->v.output);
         fprintf(stderr, "go on with: %s train", cli_quoted(program_invocation_name, program, sizeof program));
         for (int i = 0; i < r->texts; i++) fprintf(stderr, " %s", cli_quoted(r->paths[i], text, sizeof text));
+        if (r->v.val) fprintf(stderr, " --val %s", cli_quoted(r->v.val, text, sizeof text));
+        if (r->v.val_split != 0.1) fprintf(stderr, " --val-split %.17g", r->v.val_split);
         fprintf(stderr, " --resume -o %s\n", cli_quoted(r->v.output, folder, sizeof folder));
         print_result(r);
     }
@@ -269,6 +272,13 @@ static int run_train(const void *values, int count, char **operands) {
     return code;
 }
 
+static const cli_term examples[] = {
+    {"halfstep train book.txt", "trains on a text, into book.run; Ctrl-C stops it and saves"},
+    {"halfstep train book.txt --resume", "goes on, to the same bytes as if it had not stopped"},
+    {"halfstep train book.txt --time 3m", "trains about as much as three minutes allow"},
+    {"cat *.txt | halfstep train - -o books.run --layers 6 --hidden 512", "trains a larger model on several texts"},
+    {NULL, NULL}};
+
 const cli_command cli_train = {
     .name = "train",
     .operands = "TEXT...",
@@ -279,6 +289,8 @@ const cli_command cli_train = {
                "input; several are read one after the other. RUN gets model.safetensors (the best by the held-out "
                "text), last.safetensors and previous.safetensors (the newest two) and log.jsonl. Ctrl-C ends the run "
                "after the step at hand and saves; --resume goes on, to the same bytes.",
+    .examples = examples,
+    .files = cli_run_files,
     .options = cli_train_options,
     .size = sizeof(cli_train_values),
     .defaults = cli_train_defaults,

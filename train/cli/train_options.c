@@ -9,11 +9,11 @@
 
 const cli_option cli_train_options[] = {
     {.help = "The run"},
-    {"output", 'o', "RUN", CLI_TEXT, AT(output), .standard = "book.run for book.txt",
+    {"output", 'o', "RUN", CLI_FOLDER, AT(output), .standard = "book.run for book.txt",
      .help = "folder for the model and the log, made if missing (its parent must exist)"},
     {"resume", 0, NULL, CLI_FLAG, AT(resume),
      .help = "go on with the run in the folder, given the same TEXT; its settings are the run's"},
-    {"from", 0, "MODEL", CLI_TEXT, AT(from), .standard = "",
+    {"from", 0, "MODEL", CLI_FILE, AT(from), .standard = "",
      .help = "start from a model's weights, a file or a run folder; its shape and symbols are the model's"},
     {"force", 'f', NULL, CLI_FLAG, AT(force), .help = "start over in a folder that holds a run"},
     {"steps", 0, "N", CLI_INT64, AT(train.steps), .low = 1, .high = 1e12, .standard = "", .help = "train for N steps"},
@@ -48,7 +48,7 @@ const cli_option cli_train_options[] = {
      .help = "how many symbols of each in a step"},
     {"fresh-share", 0, "SHARE", CLI_REAL, AT(train.fresh_share), .low = 0, .high = 1,
      .help = "share of the places that start a step from an empty state instead of the carried one"},
-    {"val", 0, "FILE", CLI_TEXT, AT(val), .standard = "the end of TEXT",
+    {"val", 0, "FILE", CLI_FILE, AT(val), .standard = "the end of TEXT",
      .help = "a text of its own (a file, a folder or -) to evaluate on; all of TEXT is then learned from"},
     {"val-split", 0, "SHARE", CLI_REAL, AT(val_split), .low = 0, .high = 1, .ends = CLI_BELOW_HIGH,
      .help = "share of the text, at its end, that is held out for evaluation"},
