@@ -10,8 +10,9 @@
 extern "C" {
 #endif
 
-// y = a b, which is linear without a bias and reports errors as `linear`. a (..., M, K) taken as rows of K, b (K, N), y
-// (..., M, N); float. b may be a transposed view.
+// y = a b. a (..., M, K), b (..., K, N), y (..., M, N); float, y in a's dtype. The leading axes are equal, or
+// broadcast: matched from the last, one that is 1 or missing is repeated. A vector a (K) is a row and a vector b (K) a
+// column, whose axis of extent 1 is then left out of y. Both may be strided views.
 HST_API hst_tensor *hst_matmul(hst_tensor *a, hst_tensor *b);
 
 // y = x w + bias. x (..., K), w (K, N), bias (N) or NULL, y (..., N); float.

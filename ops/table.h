@@ -8,6 +8,7 @@
 // clang-format off
 #define HST_OPS(X) \
     X(linear) \
+    X(matmul) \
     X(embedding) \
     X(layer_norm) \
     X(dropout) \

@@ -65,6 +65,13 @@ typedef struct hst_gemm_args {
     hst_target c;
 } hst_gemm_args;
 
+// `count` such products, with the same sizes and bias. Each next one has its A, B and C so many elements further on; a
+// step may be 0 for A and B.
+typedef struct hst_gemm_batch_args {
+    int64_t count, a_step, b_step, c_step;
+    hst_gemm_args first;
+} hst_gemm_batch_args;
+
 // y (+)= factor * sum of x over the rows: rows (rows, width) -> (width), or -> one number with width 1.
 typedef struct hst_sum {
     int64_t rows, width;
@@ -186,6 +193,7 @@ typedef struct hst_sgd_args {
     X(copy) \
     X(combine) \
     X(gemm) \
+    X(gemm_batch) \
     X(sum) \
     X(square_sum) \
     X(lookup) \

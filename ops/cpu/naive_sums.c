@@ -17,6 +17,17 @@ bool KERNEL(gemm)(hst_context *ctx, const hst_gemm_args *args) {
     return true;
 }
 
+bool KERNEL(gemm_batch)(hst_context *ctx, const hst_gemm_batch_args *args) {
+    for (int64_t i = 0; i < args->count; i++) {
+        hst_gemm_args g = args->first;
+        g.a.data = (const char *)g.a.data + (size_t)(i * args->a_step) * hst_dtype_size(g.a.dtype);
+        g.b.data = (const char *)g.b.data + (size_t)(i * args->b_step) * hst_dtype_size(g.b.dtype);
+        g.c.data = (char *)g.c.data + (size_t)(i * args->c_step) * hst_dtype_size(g.c.dtype);
+        KERNEL(gemm)(ctx, &g);
+    }
+    return true;
+}
+
 bool KERNEL(sum)(hst_context *ctx, const hst_sum_args *args) {
     (void)ctx;
     for (int64_t j = 0; j < args->width; j++) {
