@@ -158,7 +158,8 @@ HST_API bool hst_is_contiguous(const hst_tensor *t);
 // Reading and writing elements. All take NULL, the tensor of an operation that failed: then they do nothing and return
 // HST_ERROR_STATE, 0 or NULL.
 
-// Copies all elements to or from a plain row-major array of dtype `dtype`, converting. Writing bumps the version.
+// Copies all elements to or from a plain row-major array of dtype `dtype`, converting. Writing bumps the version; a view
+// that repeats elements (hst_broadcast_to) cannot be written.
 HST_API hst_status hst_copy_out(const hst_tensor *t, hst_dtype dtype, void *array);
 HST_API hst_status hst_copy_in(hst_tensor *t, hst_dtype dtype, const void *array);
 

@@ -61,8 +61,8 @@ MICRO(MR, 1)
 MICRO(MR, 2)
 MICRO(MR, 3)
 
-    // For at most MR rows and NR columns. The tile's rows and columns beyond them are not used.
-    static micro_kernel *kernel_for(int64_t rows, int64_t columns) {
+// For at most MR rows and NR columns. The tile's rows and columns beyond them are not used.
+static micro_kernel *kernel_for(int64_t rows, int64_t columns) {
     static micro_kernel *const one[NV] = {micro_1_1, micro_1_2, micro_1_3};
     static micro_kernel *const many[NV] = {micro_MR_1, micro_MR_2, micro_MR_3};
     return (rows == 1 ? one : many)[(columns - 1) / VL];

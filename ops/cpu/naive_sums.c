@@ -1,4 +1,4 @@
-// naive_sums.c: the naive matrix product, sums over rows, and the table lookup with its scatter-add backward.
+// naive_sums.c: the naive matrix product and sums over rows.
 #include "ops/cpu/naive.h"
 
 // Gradients of C = A B + bias are products again, with dC: dA = dC B^T, dB = A^T dC; dbias is a sum over rows.
@@ -45,31 +45,5 @@ bool KERNEL(square_sum)(hst_context *ctx, const hst_square_sum_args *args) {
         double value = hst_load(args->x, i);
         *args->sum = add(*args->sum, value * value);
     }
-    return true;
-}
-
-bool KERNEL(lookup)(hst_context *ctx, const hst_lookup_args *args) {
-    if (!hst_check_ids(ctx, "embedding: id", args->ids, args->count, args->rows)) return false;
-    for (int64_t i = 0; i < args->count; i++) {
-        int64_t id = hst_index_at(args->ids, i);
-        for (int64_t j = 0; j < args->width; j++)
-            put(args->y, i * args->width + j, hst_load(args->table, id * args->width + j));
-    }
-    return true;
-}
-
-// y[i][j] = table[ids[i]][j], hence dtable[r][j] = sum of dy[i][j] over the i with ids[i] = r. All sums grow side by
-// side, in double, and each is rounded once.
-bool KERNEL(lookup_grad)(hst_context *ctx, const hst_lookup_grad_args *args) {
-    int64_t width = args->width, size = args->rows * width;
-    double *sum = hst_workspace(ctx, (size_t)size * sizeof *sum);
-    if (!sum) return false;
-    for (int64_t i = 0; i < size; i++) sum[i] = start(args->dtable, i);
-    for (int64_t i = 0; i < args->count; i++) {
-        double *row = sum + hst_index_at(args->ids, i) * width;
-        for (int64_t j = 0; j < width; j++) row[j] = add(row[j], hst_load(args->dy, i * width + j));
-    }
-    for (int64_t i = 0; i < size; i++) finish(args->dtable, i, sum[i]);
-    hst_workspace_free(ctx, sum);
     return true;
 }
