@@ -174,6 +174,11 @@ int hst_rank(const hst_tensor *t) {
     return t->rank;
 }
 
+const int64_t *hst_shape(const hst_tensor *t) {
+    if (!t) return NULL;
+    return t->shape;
+}
+
 int64_t hst_dim(const hst_tensor *t, int axis) {
     if (!t) return 0;
     int i = axis < 0 ? axis + t->rank : axis;

@@ -6,7 +6,7 @@ step() { printf '\n== %s\n' "$1"; }
 jobs=$(nproc 2>/dev/null || echo 2)
 
 step "public headers alone, as C11 and C++17, included twice"
-for header in train/halfstep.h tensor/tensor.h autograd/autograd.h ops/ops.h optim/optim.h models/models.h data/data.h train/train.h; do
+for header in train/halfstep.h tensor/tensor.h autograd/autograd.h autograd/custom.h ops/ops.h optim/optim.h models/models.h data/data.h train/train.h; do
     for language in c:-std=c11 c++:-std=c++17; do
         printf '#include "%s"\n#include "%s"\nint main(void) { return 0; }\n' "$header" "$header" |
             ${CC:-cc} -x "${language%%:*}" "${language#*:}" -Wall -Wextra -Wpedantic -Werror -I. -fsyntax-only -

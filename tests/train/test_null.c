@@ -31,7 +31,7 @@ Test(null, no_context) {
 
 Test(null, no_tensor) {
     hst_tensor *part;
-    cr_expect(!hst_context_of(NULL) && !hst_rank(NULL) && !hst_dim(NULL, 0) && !hst_count(NULL));
+    cr_expect(!hst_context_of(NULL) && !hst_rank(NULL) && !hst_dim(NULL, 0) && !hst_count(NULL) && !hst_shape(NULL));
     cr_expect(hst_dtype_of(NULL) == HST_F32 && !hst_is_contiguous(NULL) && !hst_data(NULL) && !hst_mutable_data(NULL));
     cr_expect(hst_copy_out(NULL, HST_F32, NULL) && hst_copy_in(NULL, HST_F32, NULL) && hst_item(NULL, NULL) == 0);
     cr_expect(hst_format(NULL, NULL, 0) == 0 && !hst_keep(NULL) && !hst_grad(NULL) && !hst_detach(NULL));
