@@ -101,6 +101,7 @@ run-tests: $(COMMAND_FOR_TESTS) $(PROGRAMS)
 test: run-tests ## every suite, and the gradient checks in the double build
 	@$(MAKE) --no-print-directory REAL=double BUILD=$(BUILD)/double run-tests
 	@tests/listings.sh $(BUILD) '$(CC)'
+	@tests/example.sh $(BUILD) '$(CC)'
 
 check: ## what CI runs beyond the tests: sanitizers, clang, headers alone, rules of the tree
 	@tests/check.sh $(BUILD)
