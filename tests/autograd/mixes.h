@@ -1,5 +1,5 @@
-// mixes.h: operations by value in every mix of dtypes: leaves whose dtypes are the digits of one number, numbers that
-// every format holds, and the comparison with sums in double.
+// mixes.h: what the tests of dtype mixes share. Every mix of f32, f16 and bf16 among up to three operands, and every
+// dtype of gradient buffer, is a number in 0 .. MIXES; leaf() reads its digits.
 #ifndef TESTS_AUTOGRAD_MIXES_H
 #define TESTS_AUTOGRAD_MIXES_H
 
@@ -51,5 +51,7 @@ static inline void run_backward(hst_tensor *y, const double *dy) {
     hst_tensor *gradient = hst_from_array(ctx, HST_F64, y->rank, y->shape, HST_F64, dy);
     cr_assert_eq(hst_backward_from(ctx, 1, &y, &gradient), HST_OK, "%s", hst_error(ctx));
 }
+
+static const double U = 0x1p-24; // one rounding in fp32
 
 #endif

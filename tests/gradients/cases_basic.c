@@ -1,4 +1,4 @@
-// cases_basic.c: linear, lookups, norms, losses, sums and views.
+// cases_basic.c: products, lookups, norms, losses, sums and views.
 #include "tests/gradients/cases.h"
 
 static hst_tensor *linear(hst_context *ctx, hst_tensor *const *x, void *user) {

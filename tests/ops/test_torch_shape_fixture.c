@@ -24,7 +24,7 @@ typedef hst_tensor *joining(int count, hst_tensor *const *x, int axis);
 static void check_joined(const fixture *f, joining *join) {
     hst_tensor *x[9];
     int axis = (int)fixture_number(f, "options", 0), count = (int)fixture_number(f, "options", 1);
-    char name[8];
+    char name[16];
     for (int i = 0; i < count; i++) snprintf(name, sizeof name, "x%d", i), x[i] = fixture_leaf(f, name);
     hst_tensor *y = join(count, x, axis);
     fixture_expect(f, "y", y, 0);
