@@ -32,8 +32,12 @@ SOURCES := $(wildcard tensor/*.c autograd/*.c ops/*.c amp/*.c optim/*.c models/*
 OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(NAIVE:%.c=$(BUILD)/%.naive.o) $(foreach isa,$(ISAS),$(KERNELS:%.c=$(BUILD)/%.$(isa).o))
 COMMAND := $(patsubst %.c,$(BUILD)/%.o,$(wildcard train/cli/*.c))
 
-.PHONY: all help demo deps test check bench fixtures crosscheck clean
-all: $(BUILD)/halfstep $(BUILD)/libhalfstep.a $(BUILD)/libhalfstep.so ## the command and the library (default)
+VERSION := $(shell sed -n 's/.*define HST_VERSION "\(.*\)"/\1/p' tensor/tensor.h)
+SONAME  := libhalfstep.so.$(firstword $(subst ., ,$(VERSION)))
+SHARED  := libhalfstep.so.$(VERSION)
+
+.PHONY: all help demo install uninstall deps test check symbols bench fixtures crosscheck clean
+all: $(addprefix $(BUILD)/,halfstep libhalfstep.a libhalfstep.so include/halfstep.h) ## command and library (default)
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -61,8 +65,16 @@ $(BUILD)/libhalfstep.a: $(OBJECTS)
 	@rm -f $@
 	$(Q)$(AR) rcs $@ $^
 
-$(BUILD)/libhalfstep.so: $(OBJECTS)
-	$(Q)$(CC) $(CFLAGS) -shared $(LDFLAGS) -o $@ $^ $(LIBS)
+$(BUILD)/$(SHARED): $(OBJECTS)
+	$(Q)$(CC) $(CFLAGS) -shared -Wl,-soname,$(SONAME) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+$(BUILD)/libhalfstep.so: $(BUILD)/$(SHARED)
+	@ln -sf $(SHARED) $(BUILD)/$(SONAME)
+	@ln -sf $(SONAME) $@
+
+$(BUILD)/include/halfstep.h: train/header.awk $(wildcard */*.h)
+	@mkdir -p $(@D)
+	$(Q)awk -f $< > $@
 
 $(BUILD)/halfstep: $(COMMAND) $(BUILD)/libhalfstep.a
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -71,10 +83,60 @@ demo: all ## trains a minute on this repository's own text, then writes like it
 	$(BUILD)/halfstep train tensor autograd ops amp optim models data train README.md -o $(BUILD)/demo --force --time 60s
 	$(BUILD)/halfstep generate $(BUILD)/demo --tokens 600
 
-deps: ## installs what the tests need and is missing
-	@tests/deps.sh '$(CC)'
+# ---- installation ----
+PREFIX     ?= /usr/local
+BINDIR     ?= $(PREFIX)/bin
+LIBDIR     ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+DATADIR    ?= $(PREFIX)/share
+MANDIR     ?= $(DATADIR)/man
+EMULATOR   ?= # runs what was built for another machine: qemu-aarch64
 
-# ---- tests: one program for each folder below tests/ that has test_*.c; the double build has those that need it ----
+BASH_FILE := $(DATADIR)/bash-completion/completions/halfstep
+ZSH_FILE  := $(DATADIR)/zsh/site-functions/_halfstep
+FISH_FILE := $(DATADIR)/fish/vendor_completions.d/halfstep.fish
+
+# Manual pages and completions are written by the command, from its tables. halfstep.1 names the pages of the verbs.
+.PHONY: surfaces
+surfaces: $(BUILD)/halfstep
+	@rm -rf $(BUILD)/man $(BUILD)/completions && mkdir -p $(BUILD)/man $(BUILD)/completions
+	@$(EMULATOR) $< help --man > $(BUILD)/man/halfstep.1
+	@for verb in $$(sed -n 's/^[.]BR halfstep.-\([a-z]*\) .*/\1/p' $(BUILD)/man/halfstep.1); do \
+		$(EMULATOR) $< help --man $$verb > $(BUILD)/man/halfstep-$$verb.1 || exit 1; done
+	@awk -v version=$(VERSION) -f train/manual.awk train/halfstep.3.in > $(BUILD)/man/halfstep.3
+	@for shell in bash zsh fish; do $(EMULATOR) $< completion $$shell > $(BUILD)/completions/$$shell || exit 1; done
+
+install: all surfaces ## command, library, header, manual, completions into PREFIX (/usr/local), below DESTDIR
+	@test $(REAL) = float || { echo "the double build is for tests; it is not installed" >&2; exit 1; }
+	install -d $(addprefix $(DESTDIR),$(BINDIR) $(INCLUDEDIR) $(LIBDIR)/pkgconfig $(MANDIR)/man1 $(MANDIR)/man3 \
+		$(dir $(BASH_FILE) $(ZSH_FILE) $(FISH_FILE)))
+	install -m 755 $(BUILD)/halfstep $(DESTDIR)$(BINDIR)
+	install -m 644 $(BUILD)/include/halfstep.h $(DESTDIR)$(INCLUDEDIR)
+	install -m 644 $(BUILD)/libhalfstep.a $(DESTDIR)$(LIBDIR)
+	install -m 755 $(BUILD)/$(SHARED) $(DESTDIR)$(LIBDIR)
+	ln -sf $(SHARED) $(DESTDIR)$(LIBDIR)/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libhalfstep.so
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBDIR@|$(LIBDIR:$(PREFIX)/%=$${prefix}/%)|' \
+		-e 's|@INCLUDEDIR@|$(INCLUDEDIR:$(PREFIX)/%=$${prefix}/%)|' \
+		train/halfstep.pc.in > $(BUILD)/halfstep.pc
+	install -m 644 $(BUILD)/halfstep.pc $(DESTDIR)$(LIBDIR)/pkgconfig
+	install -m 644 $(BUILD)/man/*.1 $(DESTDIR)$(MANDIR)/man1
+	install -m 644 $(BUILD)/man/*.3 $(DESTDIR)$(MANDIR)/man3
+	install -m 644 $(BUILD)/completions/bash $(DESTDIR)$(BASH_FILE)
+	install -m 644 $(BUILD)/completions/zsh $(DESTDIR)$(ZSH_FILE)
+	install -m 644 $(BUILD)/completions/fish $(DESTDIR)$(FISH_FILE)
+
+uninstall: ## removes what install put there
+	rm -f $(addprefix $(DESTDIR),$(BINDIR)/halfstep $(INCLUDEDIR)/halfstep.h $(LIBDIR)/libhalfstep.a \
+		$(LIBDIR)/libhalfstep.so $(LIBDIR)/libhalfstep.so.[0-9]* $(LIBDIR)/pkgconfig/halfstep.pc \
+		$(MANDIR)/man1/halfstep.1 $(MANDIR)/man1/halfstep-*.1 $(MANDIR)/man3/halfstep.3 \
+		$(BASH_FILE) $(ZSH_FILE) $(FISH_FILE))
+
+# ---- tests ----
+deps: ## installs what the tests need and is missing (TOOLS='zsh fish': these too)
+	@tests/deps.sh '$(CC)' $(TOOLS)
+
+# One program for each folder below tests/ that has test_*.c; the double build has those that need it ----
 SUITES  := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/test_*.c))))
 ifeq ($(REAL),double)
 TESTS   := $(wildcard tests/gradients/test_*.c tests/*/test_*_fixture.c) tests/ops/test_accuracy.c
@@ -84,7 +146,8 @@ TESTS   := $(filter-out tests/gradients/%,$(wildcard tests/*/test_*.c))
 SUITES  := $(filter-out gradients,$(SUITES))
 endif
 HELPERS  := $(foreach file,$(wildcard tests/*/*.c),$(if $(filter test_% bench.c,$(notdir $(file))),,$(file)))
-PROGRAMS := $(SUITES:%=$(BUILD)/tests/%/run)
+EMBEDDED := $(if $(filter double,$(REAL)),,$(patsubst %.c,$(BUILD)/%,$(wildcard tests/embed/*.c)))
+PROGRAMS := $(SUITES:%=$(BUILD)/tests/%/run) $(EMBEDDED)
 COMMAND_FOR_TESTS := $(if $(filter double,$(REAL)),,$(BUILD)/halfstep)
 
 define suite_rule
@@ -94,17 +157,32 @@ endef
 $(foreach suite,$(SUITES),$(eval $(call suite_rule,$(suite))))
 $(BUILD)/tests/%.o: FLAGS += -DHST_BINARY='"$(BUILD)/halfstep"' -Wno-missing-field-initializers
 
+# Plain programs that know the library as anybody does, by its installed header.
+$(BUILD)/tests/embed/%: tests/embed/%.c $(BUILD)/include/halfstep.h $(BUILD)/libhalfstep.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) $(CFLAGS) -I$(BUILD)/include $< $(BUILD)/libhalfstep.a \
+		$(LDFLAGS) $(LIBS) -o $@
+
+# A locale with a decimal comma, for whoever asks for it.
+$(BUILD)/locales:
+	@mkdir -p $@
+	@localedef -i de_DE -f UTF-8 $@/de_DE.UTF-8 2>/dev/null || \
+		echo "  localedef makes no locale here: numbers are tested with a decimal point only"
+
 .PHONY: run-tests
-run-tests: $(COMMAND_FOR_TESTS) $(PROGRAMS)
-	@tests/run.sh $(PROGRAMS)
+run-tests: $(COMMAND_FOR_TESTS) $(PROGRAMS) | $(BUILD)/locales
+	@LOCPATH=$(abspath $(BUILD)/locales) tests/run.sh $(BUILD) $(PROGRAMS)
 
 test: run-tests ## every suite, and the gradient checks in the double build
 	@$(MAKE) --no-print-directory REAL=double BUILD=$(BUILD)/double run-tests
 	@tests/listings.sh $(BUILD) '$(CC)'
 	@tests/example.sh $(BUILD) '$(CC)'
 
-check: ## what CI runs beyond the tests: sanitizers, clang, headers alone, rules of the tree
-	@tests/check.sh $(BUILD)
+check: ## what CI runs beyond the tests: sanitizers, valgrind, clang, installation, symbols (STEPS='...': some)
+	@tests/check.sh $(BUILD) $(STEPS)
+
+symbols: $(BUILD)/libhalfstep.so ## makes tests/abi/symbols.txt anew, after a change of the API that is meant
+	tests/abi/symbols.sh $< > tests/abi/symbols.txt
 
 bench: $(BUILD)/tests/bench/bench ## products and training steps, beside what the machine can do
 	$(BUILD)/tests/bench/bench

@@ -8,18 +8,13 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "data/data.h"
+#include "data/corpus.h"
 #include "models/file.h"
+#include "models/json.h"
+#include "models/sha256.h"
 #include "tensor/context.h"
 
 enum { CHUNK = 1 << 20 };
-
-struct hst_corpus {
-    hst_context *ctx;
-    uint8_t *bytes;
-    size_t size, capacity;
-    int left_out; // of the folder being added: files that are not text
-};
 
 hst_corpus *hst_corpus_new(hst_context *ctx) {
     hst_corpus *corpus = hst_get_status(ctx) == HST_OK ? hst_workspace(ctx, sizeof *corpus) : NULL;
@@ -30,6 +25,7 @@ hst_corpus *hst_corpus_new(hst_context *ctx) {
 void hst_corpus_free(hst_corpus *corpus) {
     if (!corpus) return;
     hst_context *ctx = corpus->ctx;
+    hst_workspace_free(ctx, corpus->symbols);
     hst_workspace_free(ctx, corpus->bytes);
     hst_workspace_free(ctx, corpus);
 }
@@ -45,6 +41,12 @@ int64_t hst_corpus_size(const hst_corpus *corpus) {
 hst_context *hst_corpus_context(const hst_corpus *corpus) {
     if (!corpus) return NULL;
     return corpus->ctx;
+}
+
+void hst_corpus_sha256(const hst_corpus *corpus, char text[65]) {
+    hst_sha256 hash = hst_sha256_begin();
+    if (corpus) hst_sha256_add(&hash, corpus->bytes, corpus->size);
+    hst_sha256_end(&hash, text);
 }
 
 // Room for `more` bytes behind the text: exactly that for the first file, at least half as much again later, so that
@@ -102,6 +104,18 @@ static void skip_mark(hst_corpus *corpus, const char *path, size_t start) {
     hst_log(corpus->ctx, HST_LOG_INFO, "%s: its UTF-8 byte-order mark was skipped", path);
 }
 
+// Bytes take any text; what may surprise is said.
+static void note_form(const hst_corpus *corpus, const char *path, size_t start) {
+    const char *text = (const char *)corpus->bytes + start;
+    size_t size = corpus->size - start, at = hst_utf8_prefix(text, size), first = at, count = 0;
+    for (; at < size; at += 1 + hst_utf8_prefix(text + at + 1, size - at - 1)) count++;
+    if (count > 0)
+        hst_log(corpus->ctx, HST_LOG_INFO, "%s: %zu of its bytes are not UTF-8, the first at byte %zu", path, count,
+                first);
+    if (size > 0 && memmem(text, size, "\r\n", 2))
+        hst_log(corpus->ctx, HST_LOG_INFO, "%s: CRLF line ends found; the CRs are symbols like others", path);
+}
+
 // In a folder a file with a NUL byte is taken for something else than text; one that was named is used as it is.
 static bool add_open_file(hst_corpus *corpus, const char *path, int fd, bool in_folder) {
     struct stat info;
@@ -109,6 +123,7 @@ static bool add_open_file(hst_corpus *corpus, const char *path, int fd, bool in_
     bool sized = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
     if (!read_all(corpus, path, fd, sized ? (size_t)info.st_size + 1 : CHUNK)) return false; // + 1: to see its end
     skip_mark(corpus, path, start);
+    if (!in_folder) note_form(corpus, path, start);
     if (corpus->size == start || !memchr(corpus->bytes + start, 0, corpus->size - start)) return true;
     if (in_folder) {
         corpus->size = start;
@@ -234,12 +249,17 @@ hst_status hst_corpus_add(hst_corpus *corpus, const char *path) {
 hst_corpus *hst_corpus_split(hst_corpus *corpus, double share) {
     if (!corpus) return NULL;
     if (hst_get_status(corpus->ctx) != HST_OK) return NULL;
+    if (corpus->tokenizer) {
+        hst_fail(corpus->ctx, HST_ERROR_STATE, "hst_corpus_split: the text is encoded already; split it before");
+        return NULL;
+    }
     if (!(share >= 0 && share < 1)) {
         hst_fail(corpus->ctx, HST_ERROR_VALUE, "hst_corpus_split: share %g; it must be at least 0 and below 1", share);
         return NULL;
     }
     hst_corpus *last = hst_corpus_new(corpus->ctx);
     size_t stay = (size_t)floor((double)corpus->size * (1 - share));
+    for (int i = 0; i < 3 && stay > 0 && stay < corpus->size && (corpus->bytes[stay] & 0xc0) == 0x80; i++) stay--;
     const uint8_t *end = stay < corpus->size ? corpus->bytes + stay : NULL;
     if (last && hst_corpus_add_bytes(last, end, corpus->size - stay) == HST_OK) {
         corpus->size = stay;

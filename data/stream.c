@@ -1,12 +1,12 @@
-// stream.c: a corpus as batches. Lane b of B reads the text (n bytes, taken as a ring) from offset + b * lane on:
+// stream.c: a corpus as batches. Lane b of B reads the text (n symbols, taken as a ring) from offset + b * lane on:
 //
-//     lane  = floor((n - 1) / B)           bytes that each lane may read
+//     lane  = floor((n - 1) / B)           symbols that each lane may read
 //     batch = floor(lane / L)              batches an epoch
 //     ids[t][b]     = text[(offset + b * lane + i * L + t) mod n]        batch i of the epoch, t < L
 //     targets[t][b] = text[(offset + b * lane + i * L + t + 1) mod n]
 //
-// B * lane <= n - 1, so that no byte is an input twice in an epoch. Nothing is remembered but the position: a batch is
-// a function of (seed, position), and seeking is an assignment.
+// B * lane <= n - 1, so that no symbol is an input twice in an epoch. Nothing is remembered but the position: a batch
+// is a function of (seed, position), and seeking is an assignment.
 #include <inttypes.h>
 #include <stdio.h>
 #include "data/data.h"
@@ -36,8 +36,8 @@ static void too_small(hst_context *ctx, int64_t size, int64_t batch, int64_t len
     else if (most >= 1)
         snprintf(fits, sizeof fits, "batch 1 x length %" PRId64 " would fit", most);
     hst_fail(ctx, HST_ERROR_VALUE,
-             "the text has %" PRId64 " bytes: batch %" PRId64 " x length %" PRId64 " needs %s; %s", size, batch, length,
-             needs, fits);
+             "the text has %" PRId64 " symbols: batch %" PRId64 " x length %" PRId64 " needs %s; %s", size, batch,
+             length, needs, fits);
 }
 
 hst_stream *hst_stream_new(const hst_corpus *corpus, int64_t batch, int64_t length, uint64_t seed) {
@@ -48,7 +48,7 @@ hst_stream *hst_stream_new(const hst_corpus *corpus, int64_t batch, int64_t leng
                  batch, length);
         return NULL;
     }
-    int64_t size = hst_corpus_size(corpus), lane = size > 0 ? (size - 1) / batch : 0;
+    int64_t size = hst_corpus_symbols(corpus).count, lane = size > 0 ? (size - 1) / batch : 0;
     if (lane < length) {
         too_small(ctx, size, batch, length);
         return NULL;
@@ -87,22 +87,30 @@ static int64_t offset_of(const hst_stream *stream, int64_t epoch) {
     return (int64_t)(((uint64_t)words[1] << 32 | words[0]) % (uint64_t)stream->size);
 }
 
-// The elements of a target of hst_stream_next, or NULL after recording what is wrong with it.
-static uint8_t *elements(const hst_stream *stream, hst_tensor *t, const char *name) {
+// Whether ids or targets of hst_stream_next is as it must be; false after recording what is wrong.
+static bool check_target(const hst_stream *stream, hst_tensor *t, const char *name, hst_dtype dtype) {
     char found[64];
     if (!t) {
         hst_fail(stream->ctx, HST_ERROR_VALUE, "hst_stream_next: %s is NULL", name);
     } else if (t->ctx != stream->ctx) {
         hst_fail(stream->ctx, HST_ERROR_STATE, "hst_stream_next: %s is of another context than the stream", name);
         hst_fail(t->ctx, HST_ERROR_STATE, "hst_stream_next: the stream is of another context than %s", name);
-    } else if (t->dtype != HST_U8 || t->rank != 2 || t->shape[0] != stream->length || t->shape[1] != stream->batch) {
-        hst_fail(stream->ctx, t->dtype != HST_U8 ? HST_ERROR_DTYPE : HST_ERROR_SHAPE,
-                 "hst_stream_next: %s is %s; u8 (%" PRId64 ", %" PRId64 ") is expected", name, hst_describe(t, found),
-                 stream->length, stream->batch);
+    } else if (t->dtype != dtype || t->rank != 2 || t->shape[0] != stream->length || t->shape[1] != stream->batch) {
+        hst_fail(stream->ctx, t->dtype != dtype ? HST_ERROR_DTYPE : HST_ERROR_SHAPE,
+                 "hst_stream_next: %s is %s; %s (%" PRId64 ", %" PRId64 ") is expected", name, hst_describe(t, found),
+                 hst_dtype_name(dtype), stream->length, stream->batch);
     } else {
-        return hst_mutable_data(t);
+        return true;
     }
-    return NULL;
+    return false;
+}
+
+// Symbol `at` of the text, to place i.
+static void put(void *to, int64_t i, hst_symbols text, int64_t at) {
+    if (text.dtype == HST_U8)
+        ((uint8_t *)to)[i] = ((const uint8_t *)text.data)[at];
+    else
+        ((int32_t *)to)[i] = ((const int32_t *)text.data)[at];
 }
 
 hst_status hst_stream_next(hst_stream *stream, hst_tensor *ids, hst_tensor *targets, bool *fresh) {
@@ -110,17 +118,19 @@ hst_status hst_stream_next(hst_stream *stream, hst_tensor *ids, hst_tensor *targ
     if (hst_get_status(stream->ctx) != HST_OK) return hst_get_status(stream->ctx);
     int64_t n = stream->size, epoch = stream->position / stream->epoch_batches;
     int64_t first = stream->position % stream->epoch_batches * stream->length;
-    if (hst_corpus_size(stream->corpus) != n)
+    hst_symbols text = hst_corpus_symbols(stream->corpus);
+    if (text.count != n)
         return hst_fail(stream->ctx, HST_ERROR_STATE, "hst_stream_next: the text changed after hst_stream_new");
-    uint8_t *to_ids = elements(stream, ids, "ids"), *to_targets = to_ids ? elements(stream, targets, "targets") : NULL;
-    if (!to_targets) return hst_get_status(stream->ctx);
-    const uint8_t *text = hst_corpus_bytes(stream->corpus);
+    if (!check_target(stream, ids, "ids", text.dtype) || !check_target(stream, targets, "targets", text.dtype))
+        return hst_get_status(stream->ctx);
+    void *to_ids = hst_mutable_data(ids), *to_targets = hst_mutable_data(targets);
+    if (!to_ids || !to_targets) return hst_get_status(stream->ctx);
     for (int64_t b = 0, start = offset_of(stream, epoch) + first; b < stream->batch; b++, start += stream->lane) {
         int64_t at = start % n;
         for (int64_t t = 0; t < stream->length; t++) {
-            to_ids[t * stream->batch + b] = text[at];
+            put(to_ids, t * stream->batch + b, text, at);
             at = at + 1 < n ? at + 1 : 0;
-            to_targets[t * stream->batch + b] = text[at];
+            put(to_targets, t * stream->batch + b, text, at);
         }
     }
     if (fresh) *fresh = first == 0;

@@ -50,16 +50,17 @@ typedef struct generator {
 } generator;
 
 // Feeds symbols in; leaves the state and the logits after the last of them.
-static bool feed(generator *g, const uint8_t *symbols, int64_t count) {
+static bool feed(generator *g, hst_symbols symbols) {
     hst_context *ctx = g->model->ctx;
     hst_scope_begin(ctx);
-    hst_tensor *c, *ids = hst_from_array(ctx, HST_U8, HST_SHAPE(count, 1), HST_U8, symbols);
+    hst_tensor *c, *ids = hst_from_array(ctx, symbols.dtype, HST_SHAPE(symbols.count, 1), symbols.dtype, symbols.data);
     hst_tensor *logits = hst_lm_forward(g->model, ids, g->state, false, &c);
     if (logits) {
         int64_t v = g->model->config.vocabulary;
         hst_copy_tensor(g->state, c, false);
         for (int64_t i = 0; i < v; i++) {
-            g->last[i] = (candidate){.logit = hst_load(hst_source_of(logits), (count - 1) * v + i), .id = (int)i};
+            g->last[i] =
+                (candidate){.logit = hst_load(hst_source_of(logits), (symbols.count - 1) * v + i), .id = (int)i};
             if (isnan(g->last[i].logit) || g->last[i].logit == INFINITY)
                 hst_fail(ctx, HST_ERROR_DIVERGED,
                          "hst_lm_generate: the model's logits are not finite numbers; its weights have diverged");
@@ -69,38 +70,42 @@ static bool feed(generator *g, const uint8_t *symbols, int64_t count) {
     return ctx->status == HST_OK;
 }
 
-static bool check(const hst_lm *m, const hst_sampling *s) {
-    if (s->temperature >= 0 && s->top_k >= 0 && s->top_p > 0 && s->top_p <= 1 && m->config.vocabulary <= 256)
-        return true;
-    hst_fail(
-        m->ctx, HST_ERROR_VALUE,
-        "hst_lm_generate: temperature %g and top_k %lld must not be negative, top_p %g in (0, 1], the vocabulary bytes",
-        s->temperature, (long long)s->top_k, s->top_p);
-    return false;
+static bool check(const hst_lm *m, hst_symbols prompt, const hst_sampling *s) {
+    if (!(s->temperature >= 0 && s->top_k >= 0 && s->top_p > 0 && s->top_p <= 1))
+        hst_fail(m->ctx, HST_ERROR_VALUE,
+                 "hst_lm_generate: temperature %g and top_k %lld must not be negative, top_p %g in (0, 1]",
+                 s->temperature, (long long)s->top_k, s->top_p);
+    else if (prompt.count < 1)
+        hst_fail(m->ctx, HST_ERROR_VALUE, "hst_lm_generate: the prompt is empty; a symbol is needed to start from");
+    return m->ctx->status == HST_OK;
 }
 
-static void run(generator *g, const uint8_t *prompt, size_t count, int64_t tokens, const hst_sampling *s,
-                bool (*emit)(int symbol, void *user), void *user) {
-    for (size_t i = 0; i < count; i += PROMPT_CHUNK)
-        if (!feed(g, prompt + i, (int64_t)(count - i < PROMPT_CHUNK ? count - i : PROMPT_CHUNK))) return;
+// `count` symbols from the first-th on.
+static hst_symbols part(hst_symbols s, int64_t first, int64_t count) {
+    return (hst_symbols){(const char *)s.data + (size_t)first * hst_dtype_size(s.dtype), s.dtype, count};
+}
+
+static void run(generator *g, hst_symbols prompt, int64_t tokens, const hst_sampling *s,
+                bool (*emit)(int64_t symbol, void *user), void *user) {
+    for (int64_t i = 0, left; (left = prompt.count - i) > 0; i += PROMPT_CHUNK)
+        if (!feed(g, part(prompt, i, left < PROMPT_CHUNK ? left : PROMPT_CHUNK))) return;
     for (int64_t i = 0; i < tokens; i++) {
-        uint8_t symbol = (uint8_t)choose(g->last, g->model->config.vocabulary, s, (uint64_t)i);
-        if (!emit(symbol, user) || i + 1 == tokens || !feed(g, &symbol, 1)) return;
+        int32_t symbol = choose(g->last, g->model->config.vocabulary, s, (uint64_t)i);
+        if (!emit(symbol, user) || i + 1 == tokens || !feed(g, (hst_symbols){&symbol, HST_I32, 1})) return;
     }
 }
 
-hst_status hst_lm_generate(const hst_lm *m, const uint8_t *prompt, size_t count, int64_t tokens,
-                           const hst_sampling *sampling, bool (*emit)(int symbol, void *user), void *user) {
+hst_status hst_lm_generate(const hst_lm *m, hst_symbols prompt, int64_t tokens, const hst_sampling *sampling,
+                           bool (*emit)(int64_t symbol, void *user), void *user) {
     if (!m) return HST_ERROR_STATE;
     hst_context *ctx = m->ctx;
-    if (ctx->status != HST_OK || !check(m, sampling)) return ctx->status;
+    if (ctx->status != HST_OK || !check(m, prompt, sampling)) return ctx->status;
     hst_no_grad_begin(ctx);
     hst_scope_begin(ctx);
     generator g = {.model = m,
                    .state = hst_zeros(ctx, HST_F32, HST_SHAPE(m->config.layers, 1, m->config.hidden)),
                    .last = hst_workspace(ctx, (size_t)m->config.vocabulary * sizeof *g.last)};
-    if (g.state && g.last)
-        run(&g, count ? prompt : (const uint8_t *)"\n", count ? count : 1, tokens, sampling, emit, user);
+    if (g.state && g.last) run(&g, prompt, tokens, sampling, emit, user);
     hst_workspace_free(ctx, g.last);
     hst_scope_end(ctx, NULL);
     hst_no_grad_end(ctx);

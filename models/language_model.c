@@ -1,5 +1,6 @@
 // language_model.c: embedding -> SRU stack -> layer norm -> dropout -> output layer.
 #include <math.h>
+#include <string.h>
 #include "models/language_model.h"
 
 static bool check(hst_context *ctx, const hst_lm_config *c) {
@@ -47,6 +48,7 @@ hst_lm *hst_lm_new(hst_context *ctx, const hst_lm_config *config) {
 
 void hst_lm_free(hst_lm *m) {
     if (!m) return;
+    hst_free(m->ctx, m->tokenizer);
     hst_sru_free(m->sru);
     hst_parameters_free(m->parameters);
     hst_free(m->ctx, m);
@@ -59,6 +61,20 @@ const hst_lm_config *hst_lm_configuration(const hst_lm *m) {
 hst_parameters *hst_lm_parameters(const hst_lm *m) {
     if (!m) return NULL;
     return m->parameters;
+}
+
+hst_status hst_lm_set_tokenizer(hst_lm *m, const char *text) {
+    if (!m) return HST_ERROR_STATE;
+    char *copy = text && m->ctx->status == HST_OK ? hst_allocate(m->ctx, strlen(text) + 1, HST_WORKSPACE) : NULL;
+    if (m->ctx->status != HST_OK) return m->ctx->status;
+    if (copy) strcpy(copy, text);
+    hst_free(m->ctx, m->tokenizer);
+    m->tokenizer = copy;
+    return HST_OK;
+}
+const char *hst_lm_tokenizer(const hst_lm *m) {
+    if (!m) return NULL;
+    return m->tokenizer;
 }
 
 hst_tensor *hst_lm_forward(const hst_lm *m, hst_tensor *ids, hst_tensor *c0, bool training, hst_tensor **c_last) {

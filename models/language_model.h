@@ -9,6 +9,7 @@ struct hst_lm {
     hst_lm_config config;
     hst_parameters *parameters;
     hst_sru *sru;
+    char *tokenizer;                                                      // NULL: symbols are bytes
     hst_tensor *embedding, *norm_gain, *norm_bias, *output, *output_bias; // output is embedding when tied
 };
 

@@ -111,7 +111,7 @@ hst_status hst_lm_save_with(const hst_lm *m, const char *path, const hst_entry *
     int own = hst_parameter_count(m->parameters) + m->config.layers, count = own + more_count;
     hst_entry *entries = hst_workspace(ctx, (size_t)count * sizeof *entries);
     char(*names)[MAX_NAME] = hst_workspace(ctx, (size_t)own * MAX_NAME), config[MAX_CONFIG];
-    const char **all = hst_workspace(ctx, (size_t)(2 * pairs + 2) * sizeof *all);
+    const char **all = hst_workspace(ctx, (size_t)(2 * pairs + 4) * sizeof *all);
     hst_scope_begin(ctx);
     if (entries) memset(entries, 0, (size_t)count * sizeof *entries);
     if (entries && names && all && collect(m, entries, names)) {
@@ -120,7 +120,9 @@ hst_status hst_lm_save_with(const hst_lm *m, const char *path, const hst_entry *
         all[0] = "halfstep.config";
         all[1] = config;
         if (pairs) memcpy(all + 2, metadata, (size_t)(2 * pairs) * sizeof *all);
-        hst_safetensors_write(ctx, path, entries, count, all, pairs + 1);
+        all[2 * pairs + 2] = "halfstep.tokenizer";
+        all[2 * pairs + 3] = m->tokenizer;
+        hst_safetensors_write(ctx, path, entries, count, all, m->tokenizer ? pairs + 2 : pairs + 1);
     }
     hst_scope_end(ctx, NULL);
     for (int i = 0; entries && i < own; i++) hst_workspace_free(ctx, (void *)entries[i].data);
@@ -251,6 +253,7 @@ bool hst_lm_read(hst_lm *m, const char *path, const hst_safetensors *file) {
         if (view) hst_entry_load(m->ctx, path, file, hst_parameter_name(m->parameters, i), value, view);
     }
     if (m->ctx->status == HST_OK) check_rest(m, path, file);
+    hst_lm_set_tokenizer(m, hst_safetensors_metadata(file, "halfstep.tokenizer"));
     hst_scope_end(m->ctx, NULL);
     return m->ctx->status == HST_OK;
 }

@@ -69,6 +69,11 @@ HST_API hst_parameters *hst_lm_parameters(const hst_lm *model); // owned by the 
 HST_API hst_tensor *hst_lm_forward(const hst_lm *model, hst_tensor *ids, hst_tensor *c0, bool training,
                                    hst_tensor **c_last);
 
+// What the symbols stand for, a text that data/data.h's tokenizers make and read; NULL: bytes. It is copied, and
+// travels in the model's file.
+HST_API hst_status hst_lm_set_tokenizer(hst_lm *model, const char *text);
+HST_API const char *hst_lm_tokenizer(const hst_lm *model);
+
 // A safetensors file in the upstream layout; the configuration travels in its metadata ("halfstep.config"). Saving is
 // atomic: a temporary file beside it, fsync, rename.
 HST_API hst_status hst_lm_save(const hst_lm *model, const char *path);
@@ -88,10 +93,10 @@ static inline hst_sampling hst_sampling_defaults(void) {
     return s;
 }
 
-// Reads `prompt` (count bytes; without one the model starts from a newline), then calls `emit` with each of up to
-// `tokens` new symbols; emit returns false to stop.
-HST_API hst_status hst_lm_generate(const hst_lm *model, const uint8_t *prompt, size_t count, int64_t tokens,
-                                   const hst_sampling *sampling, bool (*emit)(int symbol, void *user), void *user);
+// Reads the prompt, of at least one symbol, then calls `emit` with each of up to `tokens` new symbols; emit returns
+// false to stop.
+HST_API hst_status hst_lm_generate(const hst_lm *model, hst_symbols prompt, int64_t tokens,
+                                   const hst_sampling *sampling, bool (*emit)(int64_t symbol, void *user), void *user);
 
 #ifdef __cplusplus
 }

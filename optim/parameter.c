@@ -85,6 +85,18 @@ int64_t hst_parameter_elements(const hst_parameters *list) {
     return elements;
 }
 
+hst_status hst_request_gradients(hst_parameters *list, hst_request request) {
+    if (!list) return HST_ERROR_STATE;
+    if (list->ctx->status != HST_OK) return list->ctx->status;
+    if (request != HST_WRITE && request != HST_ADD)
+        return hst_fail(list->ctx, HST_ERROR_VALUE,
+                        "hst_request_gradients: request %d; HST_WRITE or HST_ADD is needed (hst_attach_grad freezes)",
+                        (int)request);
+    for (int i = 0; i < list->count; i++)
+        if (list->items[i].value->grad) list->items[i].value->request = request;
+    return HST_OK;
+}
+
 double hst_gradient_norm(const hst_parameters *list) {
     if (!list) return NAN;
     double total = 0;

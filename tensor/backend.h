@@ -196,23 +196,35 @@ typedef struct hst_sru_grad_args {
     hst_target du, dx, dv, dbias, dc0; // any may be absent
 } hst_sru_grad_args;
 
-// AdamW (Loshchilov & Hutter 2019): m = b1 m + (1-b1) g, v = b2 v + (1-b2) g^2,
-//     w = w - lr (m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + decay w);  g is first multiplied by `factor`.
-typedef struct hst_adamw_args {
+// One step of Adam and its kin, whose differences are in the numbers (optim/optimizer.c). With h = factor g + l2 w:
+//     m = b1 m + (1-b1) h      v = b2 v + (1-b2) h^2      w = w - (shrink w + rate m / (scale sqrt(v) + eps))
+// Where it is not `adaptive`, m is not divided.
+typedef struct hst_adam_args {
     int64_t count;
     hst_real *w, *m, *v;
     hst_source g;
-    double lr, beta1, beta2, eps, decay, factor;
-    int64_t step; // t, from 1
-} hst_adamw_args;
+    double factor, l2, beta1, beta2, shrink, rate, scale, eps;
+    bool adaptive;
+} hst_adam_args;
 
-// SGD: m = momentum m + g + decay w; w = w - lr m (m NULL: no momentum). g is first multiplied by `factor`.
+// SGD. With h = factor g + decay w:  m = momentum m + h;  w = w - lr m, or, `nesterov`, w - lr (h + momentum m). m
+// NULL: no momentum, w - lr h.
 typedef struct hst_sgd_args {
     int64_t count;
     hst_real *w, *m;
     hst_source g;
     double lr, momentum, decay, factor;
+    bool nesterov;
 } hst_sgd_args;
+
+// average = decay average + (1 - decay) w, in double, rounded once: with floats for decay and 1 - decay, which do not
+// add up to 1, the average of a constant would drift away from it.
+typedef struct hst_average_args {
+    int64_t count;
+    hst_real *average;
+    const hst_real *w;
+    double decay;
+} hst_average_args;
 
 // Every kernel, by name: kernel(ctx, const hst_<name>_args *). The backend struct, the CPU's declarations and its
 // tables are made from this list.
@@ -236,8 +248,9 @@ typedef struct hst_sgd_args {
     X(dropout) \
     X(sru) \
     X(sru_grad) \
-    X(adamw) \
-    X(sgd)
+    X(adam) \
+    X(sgd) \
+    X(average)
 // clang-format on
 #define HST_KERNEL_FIELD(name) bool (*name)(hst_context *, const hst_##name##_args *);
 

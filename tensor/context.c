@@ -4,7 +4,7 @@
 #include <string.h>
 #include "tensor/context.h"
 
-const char *hst_version(void) { return "0.1.0"; }
+const char *hst_version(void) { return HST_VERSION; }
 
 static void open_parts(hst_context *ctx) {
     const hst_options *o = &ctx->options;

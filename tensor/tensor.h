@@ -24,6 +24,10 @@ extern "C" {
 
 #define HST_API __attribute__((visibility("default")))
 
+// The version of this header; hst_version() is that of the library. Until 1.0 a new minor version may change the API.
+#define HST_VERSION "0.1.0"
+#define HST_VERSION_NUMBER 100 // major * 10000 + minor * 100 + patch
+
 // ---- status ----
 
 typedef enum hst_status {
@@ -81,7 +85,7 @@ HST_API hst_status hst_fail(hst_context *ctx, hst_status status, const char *for
 HST_API int hst_thread_count(const hst_context *ctx);
 HST_API const char *hst_isa(const hst_context *ctx); // the name of the kernels in use, "avx2"
 HST_API const char *hst_isa_names(void);             // what this CPU can run, best first: "avx2 portable naive"
-HST_API const char *hst_version(void);               // "0.1.0"
+HST_API const char *hst_version(void);               // HST_VERSION of the library at run time
 
 // ---- memory ----
 
@@ -110,6 +114,17 @@ typedef enum hst_dtype { HST_F32, HST_F16, HST_BF16, HST_F64, HST_I32, HST_I64, 
 
 HST_API size_t hst_dtype_size(hst_dtype dtype);      // bytes an element
 HST_API const char *hst_dtype_name(hst_dtype dtype); // "f32", "f16", "bf16", "f64", "i32", "i64", "u8"
+
+// A row of symbols, each a number that stands for a byte or a character; not owned. u8, i32 or i64.
+typedef struct hst_symbols {
+    const void *data;
+    hst_dtype dtype;
+    int64_t count;
+} hst_symbols;
+static inline hst_symbols hst_byte_symbols(const void *bytes, int64_t count) {
+    hst_symbols symbols = {bytes, HST_U8, count};
+    return symbols;
+}
 
 // One number to 16 bits, to nearest, ties to even, subnormals, infinities and NaN (quietened) kept; and back, exactly.
 HST_API uint16_t hst_to_f16(double x);

@@ -11,7 +11,7 @@ for chapter in README.md */README.md; do
     for listing in "$build/listings/$name".*.c; do
         [ -e "$listing" ] || continue
         program=${listing%.c}
-        $cc -std=c11 -Wall -Wextra -Werror -Itrain -I. "$listing" "$build/libhalfstep.a" -lm -pthread -o "$program"
+        $cc -std=c11 -Wall -Wextra -Werror -I"$build/include" -I. "$listing" "$build/libhalfstep.a" -lm -pthread -o "$program"
         (cd "$build/listings" && "./$(basename "$program")" >"$(basename "$program").out" 2>&1) || {
             echo "$chapter: listing $(basename "$program") failed" >&2
             cat "$program.out" >&2

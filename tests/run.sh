@@ -1,10 +1,17 @@
 #!/bin/sh
-# run.sh PROGRAM...: runs the test programs from the top of the tree, one after the other; all of them, even after a failure.
+# run.sh BUILD PROGRAM...: runs the test programs from the top of the tree, one after the other; all of them, even after
+# a failure. Plain programs (tests/embed) get a file to write and, where there is one, a locale.
 set -u
-failed=
+build=$1 failed=
+shift
+locale=$(ls "$build/locales")
 for program in "$@"; do
-    echo "== $(basename "$(dirname "$program")")"
-    "$program" || failed="$failed $program"
+    name=${program#"$build/tests/"}
+    echo "== ${name%/run}"
+    case $name in
+    embed/*) "$program" "$program.safetensors" $locale ;;
+    *) "$program" ;;
+    esac || failed="$failed $program"
 done
 [ -z "$failed" ] || { echo "failed:$failed" >&2; exit 1; }
 echo "all of $# suites passed"

@@ -9,11 +9,12 @@
 #include "models/language_model_file.h"
 #include "train/trainer.h"
 
-enum { MAX_NAME = 160, MAX_TRAINING = 1024, MAX_PATH = 4096 };
+enum { MAX_NAME = 160, MAX_TRAINING = 4096, MAX_PATH = 4096 };
 
 // ---- what a run is, beside tensors: one table for writing and reading ----
+// A field that a file lacks is younger than the file, whose run had what hst_train_defaults gives for it.
 
-typedef enum kind { INTEGER, REAL, SEED, OPTIMIZER } kind;
+typedef enum kind { INTEGER, REAL, SEED, FLAG, OPTIMIZER, SCHEDULE, SUM } kind;
 
 static const struct {
     const char *key;
@@ -27,20 +28,31 @@ static const struct {
     {"fresh_share", REAL, offsetof(hst_trainer, options.fresh_share)},
     {"optimizer", OPTIMIZER, offsetof(hst_trainer, options.optimizer)},
     {"lr", REAL, offsetof(hst_trainer, options.lr)},
+    {"schedule", SCHEDULE, offsetof(hst_trainer, options.schedule)},
     {"warmup", REAL, offsetof(hst_trainer, options.warmup)},
     {"floor", REAL, offsetof(hst_trainer, options.floor)},
+    {"lr_step_every", REAL, offsetof(hst_trainer, options.lr_step_every)},
+    {"lr_step_factor", REAL, offsetof(hst_trainer, options.lr_step_factor)},
     {"clip", REAL, offsetof(hst_trainer, options.clip)},
     {"weight_decay", REAL, offsetof(hst_trainer, options.weight_decay)},
     {"momentum", REAL, offsetof(hst_trainer, options.momentum)},
+    {"nesterov", FLAG, offsetof(hst_trainer, options.nesterov)},
+    {"beta1", REAL, offsetof(hst_trainer, options.beta1)},
+    {"beta2", REAL, offsetof(hst_trainer, options.beta2)},
+    {"eps", REAL, offsetof(hst_trainer, options.eps)},
+    {"accumulate", INTEGER, offsetof(hst_trainer, options.accumulate)},
+    {"ema", REAL, offsetof(hst_trainer, options.ema)},
     {"eval_every", INTEGER, offsetof(hst_trainer, options.eval_every)},
     {"save_every", INTEGER, offsetof(hst_trainer, options.save_every)},
+    {"patience", INTEGER, offsetof(hst_trainer, options.patience)},
     {"seed", SEED, offsetof(hst_trainer, options.seed)},
     {"smooth_loss", REAL, offsetof(hst_trainer, done.smooth_loss)},
     {"validation", REAL, offsetof(hst_trainer, done.validation)},
     {"best", REAL, offsetof(hst_trainer, done.best)},
     {"best_step", INTEGER, offsetof(hst_trainer, done.best_step)},
     {"evaluated", INTEGER, offsetof(hst_trainer, done.evaluated)},
-    {"text_bytes", INTEGER, offsetof(hst_trainer, text_bytes)},
+    {"since_best", INTEGER, offsetof(hst_trainer, done.since_best)},
+    {"text_sha256", SUM, offsetof(hst_trainer, text_sum)},
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
@@ -61,8 +73,17 @@ static void write_training(const hst_trainer *t, char text[MAX_TRAINING]) {
         case SEED:
             hst_json_put_unsigned(&out, *(const uint64_t *)at);
             break;
+        case FLAG:
+            hst_json_put_boolean(&out, *(const bool *)at);
+            break;
         case OPTIMIZER:
-            hst_json_put_string(&out, *(const hst_optimizer_kind *)at == HST_SGD ? "sgd" : "adamw");
+            hst_json_put_string(&out, hst_optimizer_name(*(const hst_optimizer_kind *)at));
+            break;
+        case SCHEDULE:
+            hst_json_put_string(&out, hst_schedule_name(*(const hst_schedule_kind *)at));
+            break;
+        case SUM:
+            hst_json_put_string(&out, at);
             break;
         }
     }
@@ -70,10 +91,11 @@ static void write_training(const hst_trainer *t, char text[MAX_TRAINING]) {
     hst_json_put_close(&out, '}');
 }
 
-static void read_field(hst_json *in, int i, hst_trainer *t) {
+// false for a name that is not known; a value that is not even of its kind is the reader's error.
+static bool read_field(hst_json *in, int i, hst_trainer *t, const char **name) {
     void *at = (char *)t + fields[i].offset;
     uint64_t whole;
-    const char *name;
+    const char *sum;
     switch (fields[i].kind) {
     case INTEGER:
         whole = hst_json_unsigned(in);
@@ -85,17 +107,28 @@ static void read_field(hst_json *in, int i, hst_trainer *t) {
     case SEED:
         *(uint64_t *)at = hst_json_unsigned(in);
         break;
+    case FLAG:
+        *(bool *)at = hst_json_boolean(in);
+        break;
     case OPTIMIZER:
-        name = hst_json_string(in);
-        *(hst_optimizer_kind *)at = name && !strcmp(name, "sgd") ? HST_SGD : HST_ADAMW;
+        *name = hst_json_string(in);
+        return !*name || hst_optimizer_find(*name, at);
+    case SCHEDULE:
+        *name = hst_json_string(in);
+        return !*name || hst_schedule_find(*name, at);
+    case SUM:
+        sum = hst_json_string(in);
+        snprintf(at, sizeof t->text_sum, "%s", sum ? sum : "");
         break;
     }
+    return true;
 }
 
 // Fills in *t as far as the table goes.
 static bool read_training(hst_context *ctx, const char *path, const hst_safetensors *file, hst_trainer *t) {
     const char *metadata = hst_safetensors_metadata(file, "halfstep.training");
     char text[MAX_TRAINING], problem[HST_JSON_PROBLEM];
+    const char *name;
     if (!metadata || strlen(metadata) >= sizeof text)
         return hst_fail(ctx, HST_ERROR_FORMAT, "%s: holds a model only, not a run that could go on", path), false;
     strcpy(text, metadata);
@@ -108,15 +141,29 @@ static bool read_training(hst_context *ctx, const char *path, const hst_safetens
         if (isa && strcmp(isa, hst_isa(ctx)))
             hst_log(ctx, HST_LOG_WARNING, "%s: was made with the %s kernels; with %s the last bits will differ", path,
                     isa, hst_isa(ctx));
-        if (i < FIELDS)
-            read_field(&in, i, t);
-        else if (strcmp(in.key, "isa"))
-            hst_json_skip(&in);
+        if (i < FIELDS && !read_field(&in, i, t, &name))
+            return hst_fail(ctx, HST_ERROR_FORMAT,
+                            "%s: its run's %s is `%s`, which this version does not know; a newer one may", path,
+                            fields[i].key, name),
+                   false;
+        if (i == FIELDS && strcmp(in.key, "isa")) hst_json_skip(&in);
     }
     if (hst_json_end(&in)) return true;
     return hst_fail(ctx, HST_ERROR_FORMAT, "%s: halfstep.training in its metadata is damaged, %s", path,
                     hst_json_problem(&in, problem)),
            false;
+}
+
+// ---- the tensors beside the model's: the optimizer's, then the averages ----
+
+static int state_count(const hst_trainer *t) {
+    return hst_optimizer_state_count(t->optimizer) + hst_ema_state_count(t->ema);
+}
+
+static hst_tensor *state(const hst_trainer *t, int i, char name[MAX_NAME]) {
+    int first = hst_optimizer_state_count(t->optimizer);
+    return i < first ? hst_optimizer_state(t->optimizer, i, name, MAX_NAME)
+                     : hst_ema_state(t->ema, i - first, name, MAX_NAME);
 }
 
 // ---- writing ----
@@ -132,15 +179,13 @@ static hst_entry entry_of(const char *name, const hst_tensor *x) {
 }
 
 static hst_status write_checkpoint(hst_trainer *t, const char *path) {
-    int states = hst_optimizer_state_count(t->optimizer);
+    int states = state_count(t);
     hst_entry *entries = hst_workspace(t->ctx, ((size_t)states + 1) * sizeof *entries);
     char(*names)[MAX_NAME] = hst_workspace(t->ctx, ((size_t)states + 1) * MAX_NAME), training[MAX_TRAINING];
-    for (int i = 0; entries && names && i < states; i++) {
-        const hst_tensor *state = hst_optimizer_state(t->optimizer, i, names[i], MAX_NAME);
-        entries[i] = entry_of(names[i], state);
-    }
+    for (int i = 0; entries && names && i < states; i++) entries[i] = entry_of(names[i], state(t, i, names[i]));
     if (entries && names) {
         entries[states] = entry_of("trainer.state", t->state);
+        if (!*t->text_sum) hst_corpus_sha256(t->text, t->text_sum);
         write_training(t, training);
         hst_lm_save_with(t->model, path, entries, states + 1, (const char *const[]){"halfstep.training", training}, 1);
     }
@@ -176,7 +221,11 @@ hst_status hst_trainer_save_last(hst_trainer *t, const char *folder, char *path,
 }
 
 hst_status hst_trainer_save_best(hst_trainer *t, const char *folder, char *path, size_t path_size) {
-    return file_in(t, folder, "model.safetensors", path, path_size) ? hst_lm_save(t->model, path) : t->ctx->status;
+    if (!file_in(t, folder, "model.safetensors", path, path_size)) return t->ctx->status;
+    hst_ema_swap(t->ema);
+    hst_lm_save(t->model, path);
+    hst_ema_swap(t->ema);
+    return t->ctx->status;
 }
 
 // ---- going on ----
@@ -184,33 +233,50 @@ hst_status hst_trainer_save_best(hst_trainer *t, const char *folder, char *path,
 static bool restore(hst_trainer *t, const char *path, const hst_safetensors *file) {
     bool ok =
         hst_lm_read(t->model, path, file) && hst_entry_load(t->ctx, path, file, "trainer.state", t->state, t->state);
-    for (int i = 0; ok && i < hst_optimizer_state_count(t->optimizer); i++) {
+    for (int i = 0; ok && i < state_count(t); i++) {
         char name[MAX_NAME];
-        hst_tensor *state = hst_optimizer_state(t->optimizer, i, name, sizeof name);
-        ok = hst_entry_load(t->ctx, path, file, name, state, state);
+        hst_tensor *to = state(t, i, name);
+        ok = hst_entry_load(t->ctx, path, file, name, to, to);
     }
     hst_optimizer_set_steps(t->optimizer, t->done.step);
+    hst_ema_set_updates(t->ema, t->done.step);
     return ok && t->ctx->status == HST_OK;
+}
+
+// A model's shape is its file's; what is only for training stays the options'.
+static void take_shape(const hst_lm_config *config, hst_train_options *o) {
+    o->hidden = config->hidden;
+    o->layers = config->layers;
+    o->tied = config->tied;
+}
+
+static bool check_tokenizer(hst_context *ctx, const char *path, const hst_safetensors *file, const hst_corpus *text) {
+    const char *wanted = hst_safetensors_metadata(file, "halfstep.tokenizer");
+    const char *given = hst_tokenizer_text(hst_corpus_tokenizer(text));
+    if (wanted && given ? !strcmp(wanted, given) : wanted == given) return true;
+    hst_fail(ctx, HST_ERROR_VALUE, "%s: the text was not encoded with the tokenizer of this file", path);
+    return false;
 }
 
 static hst_trainer *resume(hst_context *ctx, const char *path, const hst_safetensors *file, const hst_corpus *text,
                            const hst_corpus *held_out) {
     hst_trainer saved = {.done = {.smooth_loss = NAN, .validation = NAN, .best = NAN}};
     hst_lm_config config;
+    char sum[sizeof saved.text_sum];
     hst_train_defaults(&saved.options, sizeof saved.options);
     if (!read_training(ctx, path, file, &saved) || !hst_lm_read_config(ctx, path, file, &config)) return NULL;
-    if (text && saved.text_bytes != hst_corpus_size(text)) {
+    hst_corpus_sha256(text, sum);
+    if (text && strcmp(saved.text_sum, sum)) {
         hst_fail(ctx, HST_ERROR_VALUE,
-                 "%s: its run learns from %lld bytes, the text given has %lld; a run goes on with the same text", path,
-                 (long long)saved.text_bytes, (long long)hst_corpus_size(text));
+                 "%s: the text given is not the one that its run learns from; a run goes on with the same text", path);
         return NULL;
     }
-    saved.options.hidden = config.hidden;
-    saved.options.layers = config.layers;
+    if (!check_tokenizer(ctx, path, file, text)) return NULL;
+    take_shape(&config, &saved.options);
     saved.options.dropout = config.dropout;
-    saved.options.tied = config.tied;
     hst_trainer *t = hst_trainer_make(ctx, &saved.options, &config, text, held_out);
     if (!t) return NULL;
+    memcpy(t->text_sum, sum, sizeof sum);
     t->done = saved.done;
     if (restore(t, path, file)) return t;
     hst_trainer_free(t);
@@ -221,6 +287,26 @@ hst_trainer *hst_trainer_resume(hst_context *ctx, const char *path, const hst_co
                                 const hst_corpus *held_out) {
     hst_safetensors *file = hst_get_status(ctx) == HST_OK ? hst_safetensors_open(ctx, path) : NULL;
     hst_trainer *t = file ? resume(ctx, path, file, text, held_out) : NULL;
+    hst_safetensors_close(file);
+    return t;
+}
+
+hst_trainer *hst_trainer_new_from(hst_context *ctx, const char *path, const hst_train_options *options,
+                                  const hst_corpus *text, const hst_corpus *held_out) {
+    hst_train_options o;
+    hst_lm_config config;
+    if (hst_get_status(ctx) != HST_OK || !hst_trainer_take_options(ctx, options, &o)) return NULL;
+    hst_safetensors *file = hst_safetensors_open(ctx, path);
+    hst_trainer *t = NULL;
+    if (file && hst_lm_read_config(ctx, path, file, &config) && check_tokenizer(ctx, path, file, text)) {
+        take_shape(&config, &o);
+        config.dropout = o.dropout;
+        t = hst_trainer_make(ctx, &o, &config, text, held_out);
+    }
+    if (t && !hst_lm_read(t->model, path, file)) {
+        hst_trainer_free(t);
+        t = NULL;
+    }
     hst_safetensors_close(file);
     return t;
 }

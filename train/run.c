@@ -4,7 +4,7 @@
 #include <time.h>
 #include "train/trainer.h"
 
-enum { UNTIMED_STEPS = 3, MEASURED_STEPS = 40, MEASURED_BYTES = 16384, EVALUATIONS = 8 };
+enum { UNTIMED_STEPS = 3, MEASURED_STEPS = 40, MEASURED_SYMBOLS = 16384, EVALUATIONS = 8 };
 static const double SAVE_SECONDS = 60, HEADROOM = 0.97, EVALUATION_SHARE = 0.05; // the latter two of a planned duration
 
 double hst_seconds(void) {
@@ -25,14 +25,15 @@ typedef struct run {
 
 static void report(run *r, hst_event event, const char *path) {
     hst_trainer *t = r->t;
-    double per_step = (double)(t->options.batch * t->options.length);
+    double batches = (double)t->options.accumulate; // a step
+    double per_step = batches * (double)(t->options.batch * t->options.length);
     hst_progress p = {
         .event = event,
         .step = t->done.step,
         .steps = t->options.steps,
         .eval_every = t->options.eval_every,
         .parameters = hst_parameter_elements(t->model->parameters),
-        .epoch = (double)t->done.step / (double)hst_stream_epoch_batches(t->stream),
+        .epoch = batches * (double)t->done.step / (double)hst_stream_epoch_batches(t->stream),
         .loss = t->loss,
         .smooth_loss = t->done.smooth_loss,
         .rate = t->rate,
@@ -73,10 +74,11 @@ static double measure_step(run *r, hst_trainer *copy) {
 static double measure_evaluation(run *r, hst_trainer *copy) {
     const hst_corpus *text = r->t->held_out;
     if (!text || r->t->ctx->status != HST_OK) return 0;
-    int64_t size = hst_corpus_size(text), part = size < MEASURED_BYTES ? size : MEASURED_BYTES;
+    hst_symbols all = hst_corpus_symbols(text), part = all;
+    if (part.count > MEASURED_SYMBOLS) part.count = MEASURED_SYMBOLS;
     double nats, began = hst_seconds();
-    hst_evaluate_while(copy->model, hst_corpus_bytes(text), part, 0, &nats, go_on, r);
-    return (hst_seconds() - began) * (double)size / (double)part;
+    hst_evaluate_while(copy->model, part, 0, NULL, &nats, go_on, r);
+    return (hst_seconds() - began) * (double)all.count / (double)part.count;
 }
 
 // How many steps, and how far apart evaluations, fill options.seconds; evaluations take at most a share of it.
@@ -125,18 +127,25 @@ static bool evaluate(run *r) {
     hst_trainer *t = r->t;
     if (!t->held_out) return true;
     double loss;
-    hst_status status =
-        hst_evaluate_while(t->model, hst_corpus_bytes(t->held_out), hst_corpus_size(t->held_out), 0, &loss, go_on, r);
+    hst_ema_swap(t->ema);
+    hst_status status = hst_evaluate_while(t->model, hst_corpus_symbols(t->held_out), 0, NULL, &loss, go_on, r);
+    hst_ema_swap(t->ema);
     if (status != HST_OK || r->stopped) return status == HST_OK;
     t->done.validation = loss;
     t->done.evaluated = t->done.step;
     bool best = !(t->done.validation >= t->done.best);
+    t->done.since_best = best ? 0 : t->done.since_best + 1;
     if (best) {
         t->done.best = t->done.validation;
         t->done.best_step = t->done.step;
     }
     report(r, HST_EVENT_EVAL, NULL);
     return !best || save(r, true);
+}
+
+// At the end of the plan, or out of patience.
+static bool is_finished(const hst_trainer *t) {
+    return t->done.step >= t->options.steps || (t->options.patience > 0 && t->done.since_best >= t->options.patience);
 }
 
 static bool is_due(const hst_trainer *t) {
@@ -152,11 +161,11 @@ static bool step(run *r) {
                           ? took
                           : r->step_seconds + 0.05 * (took - r->step_seconds);
     report(r, HST_EVENT_STEP, NULL);
-    bool last = t->done.step == t->options.steps, evaluation_due = is_due(t);
+    bool evaluation_due = is_due(t);
     if (evaluation_due && !r->stopped && !evaluate(r)) return false;
     bool due = t->options.save_every > 0 ? t->done.step % t->options.save_every == 0
                                          : evaluation_due && hst_seconds() - r->saved > SAVE_SECONDS;
-    return last || r->stopped || !due || save(r, false);
+    return is_finished(t) || r->stopped || !due || save(r, false);
 }
 
 hst_status hst_trainer_run(hst_trainer *t, const char *folder,
@@ -168,7 +177,7 @@ hst_status hst_trainer_run(hst_trainer *t, const char *folder,
     // A run that was stopped before an evaluation was complete makes up for it, and ends as if it had never been
     // stopped.
     if (t->done.step > 0 && t->done.evaluated != t->done.step && is_due(t) && !evaluate(&r)) return t->ctx->status;
-    while (!r.stopped && t->done.step < t->options.steps)
+    while (!r.stopped && !is_finished(t))
         if (!step(&r)) return t->ctx->status;
     if (t->done.step > 0 && (!save(&r, false) || (isnan(t->done.best) && !save(&r, true)))) return t->ctx->status;
     bool stopped = r.stopped;

@@ -17,8 +17,6 @@
 extern "C" {
 #endif
 
-typedef enum hst_optimizer_kind { HST_ADAMW, HST_SGD } hst_optimizer_kind;
-
 typedef struct hst_train_options {
     size_t size; // sizeof(hst_train_options)
     // the model
@@ -37,18 +35,31 @@ typedef struct hst_train_options {
     // the optimizer
     hst_optimizer_kind optimizer; // HST_ADAMW
     double lr;                    // peak rate, 5e-3
+    hst_schedule_kind schedule;   // HST_COSINE
     double warmup;                // share of the run, 0.02
-    double floor;                 // share of the peak that the cosine ends at, 0.03
+    double floor;                 // share of the peak that the rate ends at, or does not fall below, 0.03
+    double lr_step_every;         // of HST_STEP_DECAY: share of the run from one drop to the next, 0.3
+    double lr_step_factor;        // of HST_STEP_DECAY: what a drop multiplies the rate by, 0.1
     double clip;                  // limit of the gradient's norm, 1; 0: none
-    double weight_decay;          // on matrices, 0.3
+    double weight_decay;          // on matrices; below 0, the default: 0.3 for AdamW, for the others, where it is part
+                                  // of the gradient, 0; the trainer fills it in
     double momentum;              // of SGD, 0.9
+    bool nesterov;                // of SGD, false
+    double beta1, beta2, eps;     // of all but SGD, 0.9, 0.99, 1e-8
+    int64_t accumulate;           // batches a step: their mean is the loss, 1
+    double ema;                   // decay of the averaged weights that are evaluated and saved; 0, the default: none
     // reports
     int64_t eval_every; // steps; 0: eight times a run, or fewer in a short one; the plan fills it in
     int64_t save_every; // steps; 0: after each evaluation, at most once a minute, and at the end
+    int64_t patience;   // evaluations in a row without a new best after which the run ends; 0: never
     uint64_t seed;      // 1
 } hst_train_options;
 
 HST_API void hst_train_defaults(hst_train_options *options, size_t size);
+
+// The bytes that a run with these options will hold, without its texts: an estimate, within a quarter, made before
+// anything is taken.
+HST_API double hst_train_memory(const hst_train_options *options, int64_t vocabulary);
 
 typedef enum hst_event {
     HST_EVENT_PLAN, // once, before step 1: steps, parameters
@@ -80,13 +91,18 @@ typedef struct hst_progress {
 typedef struct hst_trainer hst_trainer;
 
 // Makes a model (random weights from options->seed), an optimizer and a stream over `text`. `held_out` may be NULL: no
-// validation. Both corpora must outlive the trainer; the context's random stream is its own while it steps. NULL after
-// recording an error: a text too small for batch x length, an option out of range.
+// validation. The vocabulary is that of the text's tokenizer, bytes where it was not encoded. Both corpora must outlive
+// the trainer; the context's random stream is its own while it steps. NULL after recording an error: a text too small
+// for batch x length, an option out of range.
 HST_API hst_trainer *hst_trainer_new(hst_context *ctx, const hst_train_options *options, const hst_corpus *text,
                                      const hst_corpus *held_out);
+// The same with the weights and the shape of a model file instead of random ones, to train them further on another
+// text, which must be encoded with the model's tokenizer; options->hidden, layers and tied are the file's.
+HST_API hst_trainer *hst_trainer_new_from(hst_context *ctx, const char *path, const hst_train_options *options,
+                                          const hst_corpus *text, const hst_corpus *held_out);
 // The trainer of a run that was stopped or killed, from its last.safetensors: weights, optimizer, carried state, place
 // in the text and settings. Given the same texts it ends with the same bytes as the run that was never stopped.
-// HST_ERROR_VALUE for a text of another size.
+// HST_ERROR_VALUE for another text.
 HST_API hst_trainer *hst_trainer_resume(hst_context *ctx, const char *path, const hst_corpus *text,
                                         const hst_corpus *held_out);
 HST_API void hst_trainer_free(hst_trainer *trainer); // NULL is accepted
@@ -103,13 +119,13 @@ HST_API hst_status hst_trainer_run(hst_trainer *trainer, const char *folder,
 HST_API hst_status hst_trainer_step(hst_trainer *trainer, double *loss);
 
 HST_API hst_lm *hst_trainer_model(hst_trainer *trainer);                    // owned by the trainer
+HST_API hst_ema *hst_trainer_ema(hst_trainer *trainer);                     // the same; NULL where there is none
 HST_API const hst_train_options *hst_trainer_options(hst_trainer *trainer); // steps is filled in once planned
 
-// The model's loss on bytes[count], each predicted from those before it: count - 1 predictions. reset 0: one state
-// carried through; reset N: an empty state every N predictions. *nats gets the mean, natural logarithm;
-// HST_ERROR_DIVERGED where it is not finite.
-HST_API hst_status hst_lm_evaluate(const hst_lm *model, const uint8_t *bytes, int64_t count, int64_t reset,
-                                   double *nats);
+// The model's loss on a text of n symbols, each predicted from those before it: n - 1 predictions. reset 0: one state
+// carried through; reset N: an empty state every N predictions. *nats gets the mean, natural logarithm; losses[n - 1],
+// if not NULL, each of them. HST_ERROR_DIVERGED where the mean is not finite.
+HST_API hst_status hst_lm_evaluate(const hst_lm *model, hst_symbols text, int64_t reset, float *losses, double *nats);
 
 #ifdef __cplusplus
 }

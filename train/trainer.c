@@ -24,10 +24,15 @@ static bool check(hst_context *ctx, const hst_train_options *o) {
         {"warmup", o->warmup, 0, 1},
         {"floor", o->floor, 0, 1},
         {"clip", o->clip, 0, DBL_MAX},
+        {"lr_step_every", o->lr_step_every, 1e-9, 1},
+        {"lr_step_factor", o->lr_step_factor, 0, 1},
         {"weight_decay", o->weight_decay, 0, 1e6},
         {"momentum", o->momentum, 0, 0.9999},
+        {"accumulate", (double)o->accumulate, 1, 1 << 20},
+        {"ema", o->ema, 0, 0.999999},
         {"eval_every", (double)o->eval_every, 0, 1e15},
         {"save_every", (double)o->save_every, 0, 1e15},
+        {"patience", (double)o->patience, 0, 1e15},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         if (!(ranges[i].value >= ranges[i].low && ranges[i].value <= ranges[i].high)) {
@@ -35,6 +40,10 @@ static bool check(hst_context *ctx, const hst_train_options *o) {
                      ranges[i].value, ranges[i].low, ranges[i].high);
             return false;
         }
+    if (!hst_schedule_name(o->schedule)) {
+        hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: there is no schedule of kind %d", (int)o->schedule);
+        return false;
+    }
     if (o->steps > 0 || o->seconds > 0 || o->epochs > 0) return true;
     hst_fail(ctx, HST_ERROR_VALUE,
              "hst_trainer_new: steps, seconds and epochs are all 0; one of them says how long to train");
@@ -45,16 +54,24 @@ static void make_parts(hst_trainer *t, const hst_lm_config *config) {
     const hst_train_options *o = &t->options;
     t->stream = hst_stream_new(t->text, o->batch, o->length, o->seed);
     if (t->stream && o->steps == 0 && o->seconds == 0)
-        t->options.steps = (int64_t)ceil(o->epochs * (double)hst_stream_epoch_batches(t->stream));
+        t->options.steps =
+            (int64_t)ceil(o->epochs * (double)hst_stream_epoch_batches(t->stream) / (double)o->accumulate);
     if (!t->stream || !(t->model = hst_lm_new(t->ctx, config))) return;
-    hst_adamw_options adamw = hst_adamw_defaults();
-    adamw.decay = o->weight_decay;
-    hst_parameters *list = t->model->parameters;
-    t->optimizer = o->optimizer == HST_SGD ? hst_sgd(list, (hst_sgd_options){o->momentum, o->weight_decay})
-                                           : hst_adamw(list, adamw);
-    t->ids = hst_own(hst_new(t->ctx, HST_U8, HST_SHAPE(o->length, o->batch)));
-    t->targets = hst_own(hst_new(t->ctx, HST_U8, HST_SHAPE(o->length, o->batch)));
+    hst_optimizer_options optimizer = hst_optimizer_defaults(o->optimizer);
+    optimizer.decay = o->weight_decay;
+    optimizer.momentum = o->momentum;
+    optimizer.nesterov = o->nesterov;
+    optimizer.beta1 = o->beta1;
+    optimizer.beta2 = o->beta2;
+    optimizer.eps = o->eps;
+    t->optimizer = hst_optimizer_new(t->model->parameters, &optimizer);
+    if (o->ema > 0) t->ema = hst_ema_new(t->model->parameters, o->ema);
+    hst_lm_set_tokenizer(t->model, hst_tokenizer_text(hst_corpus_tokenizer(t->text)));
+    hst_dtype symbols = hst_corpus_symbols(t->text).dtype;
+    t->ids = hst_own(hst_new(t->ctx, symbols, HST_SHAPE(o->length, o->batch)));
+    t->targets = hst_own(hst_new(t->ctx, symbols, HST_SHAPE(o->length, o->batch)));
     t->state = hst_own(hst_zeros(t->ctx, HST_F32, HST_SHAPE(o->layers, o->batch, o->hidden)));
+    t->carried = hst_own(hst_zeros(t->ctx, HST_F32, HST_SHAPE(o->layers, o->batch, o->hidden)));
 }
 
 hst_trainer *hst_trainer_make(hst_context *ctx, const hst_train_options *options, const hst_lm_config *model,
@@ -62,30 +79,40 @@ hst_trainer *hst_trainer_make(hst_context *ctx, const hst_train_options *options
     if (!text) hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: text is NULL; there is nothing to learn from");
     if ((text && hst_corpus_context(text) != ctx) || (held_out && hst_corpus_context(held_out) != ctx))
         hst_fail(ctx, HST_ERROR_STATE, "hst_trainer_new: a text belongs to another context");
+    if (text && held_out && !hst_tokenizer_equal(hst_corpus_tokenizer(text), hst_corpus_tokenizer(held_out)))
+        hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: the held-out text was encoded with another tokenizer");
+    hst_train_options o = *options;
+    if (o.weight_decay < 0) o.weight_decay = o.optimizer == HST_ADAMW ? 0.3 : 0;
     hst_trainer *t =
-        hst_get_status(ctx) == HST_OK && check(ctx, options) ? hst_allocate(ctx, sizeof *t, HST_WORKSPACE) : NULL;
+        hst_get_status(ctx) == HST_OK && check(ctx, &o) ? hst_allocate(ctx, sizeof *t, HST_WORKSPACE) : NULL;
     if (!t) return NULL;
     *t = (hst_trainer){.ctx = ctx,
-                       .options = *options,
+                       .options = o,
                        .text = text,
-                       .text_bytes = hst_corpus_size(text),
-                       .held_out = held_out && hst_corpus_size(held_out) > 1 ? held_out : NULL,
+                       .held_out = hst_corpus_symbols(held_out).count > 1 ? held_out : NULL,
                        .done = {.smooth_loss = NAN, .validation = NAN, .best = NAN}};
-    hst_seed(ctx, options->seed);
+    hst_seed(ctx, o.seed);
     make_parts(t, model);
     if (ctx->status == HST_OK) return t;
     hst_trainer_free(t);
     return NULL;
 }
 
+bool hst_trainer_take_options(hst_context *ctx, const hst_train_options *options, hst_train_options *taken) {
+    hst_train_defaults(taken, sizeof *taken);
+    if (!options) return true;
+    if (options->size == 0)
+        return hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: options.size is 0; hst_train_defaults sets it"), false;
+    memcpy(taken, options, options->size < sizeof *taken ? options->size : sizeof *taken);
+    return true;
+}
+
 hst_trainer *hst_trainer_new(hst_context *ctx, const hst_train_options *options, const hst_corpus *text,
                              const hst_corpus *held_out) {
     hst_train_options o;
-    hst_train_defaults(&o, sizeof o);
-    if (options) memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
-    if (options && options->size == 0)
-        hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: options.size is 0; hst_train_defaults sets it");
+    if (!hst_trainer_take_options(ctx, options, &o)) return NULL;
     hst_lm_config config = hst_lm_defaults();
+    if (hst_corpus_tokenizer(text)) config.vocabulary = hst_tokenizer_size(hst_corpus_tokenizer(text));
     config.hidden = o.hidden;
     config.layers = o.layers;
     config.dropout = o.dropout;
@@ -98,6 +125,8 @@ void hst_trainer_free(hst_trainer *t) {
     hst_unretain(t->ids);
     hst_unretain(t->targets);
     hst_unretain(t->state);
+    hst_unretain(t->carried);
+    hst_ema_free(t->ema);
     hst_optimizer_free(t->optimizer);
     hst_lm_free(t->model);
     hst_stream_free(t->stream);
@@ -107,6 +136,10 @@ void hst_trainer_free(hst_trainer *t) {
 hst_lm *hst_trainer_model(hst_trainer *t) {
     if (!t) return NULL;
     return t->model;
+}
+hst_ema *hst_trainer_ema(hst_trainer *t) {
+    if (!t) return NULL;
+    return t->ema;
 }
 const hst_train_options *hst_trainer_options(hst_trainer *t) {
     if (!t) return NULL;
@@ -119,7 +152,7 @@ const hst_train_options *hst_trainer_options(hst_trainer *t) {
 static void empty_states(hst_trainer *t, bool all) {
     int64_t lanes = t->options.batch, width = t->options.hidden;
     hst_random_key key = hst_next_key(t->ctx);
-    hst_real *state = hst_mutable_data(t->state);
+    hst_real *state = hst_mutable_data(t->carried);
     for (int64_t b = 0; b < lanes; b++) {
         uint32_t words[4];
         hst_philox(key, (uint64_t)b, words);
@@ -131,7 +164,13 @@ static void empty_states(hst_trainer *t, bool all) {
 
 static double learning_rate(const hst_trainer *t) {
     const hst_train_options *o = &t->options;
-    hst_schedule s = {o->lr, (int64_t)ceil(o->warmup * (double)o->steps), o->steps, o->floor};
+    hst_schedule s = {.kind = o->schedule,
+                      .peak = o->lr,
+                      .warmup = (int64_t)ceil(o->warmup * (double)o->steps),
+                      .steps = o->steps,
+                      .floor = o->floor,
+                      .every = (int64_t)ceil(o->lr_step_every * (double)o->steps),
+                      .factor = o->lr_step_factor};
     return hst_schedule_rate(&s, t->done.step);
 }
 
@@ -143,36 +182,54 @@ static bool check_finite(hst_trainer *t) {
     return false;
 }
 
-static void forward_backward_update(hst_trainer *t) {
+// One batch's loss, and its gradients: written, or, after the first batch of a step, added to what is there.
+static void forward_backward(hst_trainer *t, bool first) {
+    hst_tensor *c, *loss = hst_cross_entropy(hst_lm_forward(t->model, t->ids, t->carried, true, &c), t->targets);
+    hst_request_gradients(t->model->parameters, first ? HST_WRITE : HST_ADD);
+    if (!loss || hst_backward(t->ctx, loss) != HST_OK) return;
+    t->loss += hst_item(loss, NULL);
+    hst_copy_tensor(t->carried, c, false);
+}
+
+static bool take_batch(hst_trainer *t, int64_t n) {
     hst_context *ctx = t->ctx;
-    hst_tensor *c;
-    hst_tensor *loss = hst_cross_entropy(hst_lm_forward(t->model, t->ids, t->state, true, &c), t->targets);
-    if (!loss || hst_backward(ctx, loss) != HST_OK) return;
-    t->loss = hst_item(loss, NULL);
-    t->norm = hst_gradient_norm(t->model->parameters);
+    int64_t number = t->done.step * t->options.accumulate + n; // of the run's batches
+    bool new_epoch;
+    hst_stream_seek(t->stream, number); // also when a step is tried again
+    if (ctx->status != HST_OK || hst_stream_next(t->stream, t->ids, t->targets, &new_epoch) != HST_OK) return false;
+    hst_seed(ctx, t->options.seed);             // whatever else the context was used for in between
+    hst_random_step(ctx, (uint64_t)number + 1); // step 0's numbers made the weights
+    empty_states(t, new_epoch);
+    hst_scope_begin(ctx);
+    forward_backward(t, n == 0);
+    hst_scope_end(ctx, NULL);
+    return ctx->status == HST_OK;
+}
+
+// The loss is the mean over the batches, and so is its gradient: the sum in the buffers, divided here, once.
+static bool update(hst_trainer *t) {
+    double batches = (double)t->options.accumulate;
+    t->loss /= batches;
+    t->norm = hst_gradient_norm(t->model->parameters) / batches;
     t->rate = learning_rate(t);
-    if (!check_finite(t)) return;
-    hst_optimizer_step(t->optimizer, t->rate, hst_clip_factor(t->norm, t->options.clip));
-    hst_copy_tensor(t->state, c, false);
+    if (!check_finite(t)) return false;
+    hst_optimizer_step(t->optimizer, t->rate, hst_clip_factor(t->norm, t->options.clip) / batches);
+    if (t->ema) hst_ema_update(t->ema);
+    return t->ctx->status == HST_OK;
 }
 
 hst_status hst_trainer_step(hst_trainer *t, double *loss) {
     if (!t) return HST_ERROR_STATE;
     hst_context *ctx = t->ctx;
-    bool new_epoch;
     if (t->options.steps == 0)
         return hst_fail(ctx, HST_ERROR_STATE,
                         "hst_trainer_step: options.seconds is a plan that hst_trainer_run makes; give steps or epochs");
-    hst_stream_seek(t->stream, t->done.step); // a step takes one batch, also when it is tried again
-    if (ctx->status != HST_OK || hst_stream_next(t->stream, t->ids, t->targets, &new_epoch) != HST_OK)
-        return ctx->status;
-    hst_seed(ctx, t->options.seed);                   // whatever else the context was used for in between
-    hst_random_step(ctx, (uint64_t)t->done.step + 1); // step 0's numbers made the weights
-    empty_states(t, new_epoch);
-    hst_scope_begin(ctx);
-    forward_backward_update(t);
-    hst_scope_end(ctx, NULL);
-    if (ctx->status != HST_OK) return ctx->status;
+    t->loss = 0;
+    hst_copy_tensor(t->carried, t->state, false); // state itself changes at the end: a failed step can be tried again
+    for (int64_t n = 0; n < t->options.accumulate; n++)
+        if (!take_batch(t, n)) return ctx->status;
+    if (!update(t)) return ctx->status;
+    hst_copy_tensor(t->state, t->carried, false);
     t->done.step++;
     double weight = t->done.step < 50 ? 1.0 / (double)t->done.step : 0.02;
     t->done.smooth_loss = t->done.step == 1 ? t->loss : t->done.smooth_loss + weight * (t->loss - t->done.smooth_loss);

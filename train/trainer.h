@@ -11,25 +11,34 @@ struct hst_trainer {
     const hst_corpus *text, *held_out;
     hst_lm *model;
     hst_optimizer *optimizer;
+    hst_ema *ema; // NULL: none
     hst_stream *stream;
     hst_tensor *ids, *targets;        // (L, B)
     hst_tensor *state;                // (N, B, D): what the lanes carry from step to step
+    hst_tensor *carried;              // the same within a step, from batch to batch
     double loss, norm, rate;          // of the last step
-    int64_t text_bytes;               // of text: a run goes on with the same
+    char text_sum[65];                // SHA-256 of text, once it was needed: a run goes on with the same
     struct {                          // what the run has got to; with the tensors, all that it needs to go on
         int64_t step;                 // steps done
         int64_t evaluated, best_step; // the steps of the last evaluation and of the best
+        int64_t since_best;           // evaluations after the best
         double validation, best;      // their losses; NaN before the first
         double smooth_loss;           // a running mean
     } done;
 };
 
+// The options as hst_trainer_new takes them, defaults where the program knows fewer; false after an error.
+bool hst_trainer_take_options(hst_context *ctx, const hst_train_options *options, hst_train_options *taken);
+
 // hst_trainer_new with a model that the options alone do not describe.
 hst_trainer *hst_trainer_make(hst_context *ctx, const hst_train_options *options, const hst_lm_config *model,
                               const hst_corpus *text, const hst_corpus *held_out);
 
+// hst_lm_evaluate's predictions of one lane in one forward pass.
+enum { HST_EVALUATED_CHUNK = 1024 };
+
 // hst_lm_evaluate, for as long as go_on says so; what *nats is after a refusal is nobody's loss.
-hst_status hst_evaluate_while(const hst_lm *model, const uint8_t *bytes, int64_t count, int64_t reset, double *nats,
+hst_status hst_evaluate_while(const hst_lm *model, hst_symbols text, int64_t reset, float *losses, double *nats,
                               bool (*go_on)(void *user), void *user);
 
 double hst_seconds(void); // a clock that only goes forward

@@ -1,8 +1,7 @@
-// naive.c: the naive kernels that work element by element: copy, combine, dropout, and the optimizers'
-// updates. Sums and products are in naive_sums.c, layer norm and cross entropy in naive_rows.c, the SRU in naive_sru.c.
+// naive.c: the naive kernels that work element by element: copy, combine, dropout. Sums and products are in
+// naive_sums.c, layer norm and cross entropy in naive_rows.c, the SRU in naive_sru.c, the optimizers' steps in
+// naive_update.c.
 #include "ops/cpu/naive.h"
-
-#include <math.h>
 
 static bool is_integer(hst_dtype dtype) { return dtype == HST_I32 || dtype == HST_I64 || dtype == HST_U8; }
 
@@ -62,37 +61,6 @@ bool KERNEL(dropout)(hst_context *ctx, const hst_dropout_args *args) {
         if (i % 4 == 0) hst_philox(args->key, (uint64_t)i / 4, words);
         bool dropped = hst_unit(words[i % 4]) < args->p;
         put(args->y, i, dropped ? 0 : hst_load(args->x, i) / (1 - args->p));
-    }
-    return true;
-}
-
-bool KERNEL(adamw)(hst_context *ctx, const hst_adamw_args *args) {
-    (void)ctx;
-    double b1 = args->beta1, b2 = args->beta2;
-    // m and v start at zero; these divisors make them averages of the gradients so far.
-    double m_weight = 1 - pow(b1, (double)args->step), v_weight = 1 - pow(b2, (double)args->step);
-    for (int64_t i = 0; i < args->count; i++) {
-        double g = args->factor * hst_load(args->g, i), w = args->w[i];
-        double m = b1 * args->m[i] + (1 - b1) * g;
-        double v = b2 * args->v[i] + (1 - b2) * g * g;
-        double step = m / m_weight / (sqrt(v / v_weight) + args->eps) + args->decay * w;
-        args->m[i] = (hst_real)m;
-        args->v[i] = (hst_real)v;
-        args->w[i] = (hst_real)(w - args->lr * step);
-    }
-    return true;
-}
-
-bool KERNEL(sgd)(hst_context *ctx, const hst_sgd_args *args) {
-    (void)ctx;
-    for (int64_t i = 0; i < args->count; i++) {
-        double w = args->w[i];
-        double step = args->factor * hst_load(args->g, i) + args->decay * w;
-        if (args->m) {
-            step += args->momentum * args->m[i];
-            args->m[i] = (hst_real)step;
-        }
-        args->w[i] = (hst_real)(w - args->lr * step);
     }
     return true;
 }

@@ -1,4 +1,4 @@
-// update.c: the optimizers' steps, in one pass over weight, state and gradient.
+// update.c: the optimizers' steps, in one pass over weight, state and gradient; and the average of the weights.
 #include "ops/cpu/blocks.h"
 #include "ops/cpu/kernels.h"
 
@@ -15,26 +15,26 @@ INLINE vf square_root(vf x) {
 #endif
 }
 
-// With a = lr / (1 - b1^t) and s = 1 / sqrt(1 - b2^t): w = w - lr decay w - a m / (s sqrt(v) + eps)
-static void adamw_task(void *arg, int64_t task) {
-    const hst_adamw_args *a = arg;
-    float rate = (float)(a->lr / (1 - pow(a->beta1, (double)a->step)));
-    float scale = (float)(1 / sqrt(1 - pow(a->beta2, (double)a->step)));
+static void adam_task(void *arg, int64_t task) {
+    const hst_adam_args *a = arg;
     float b1 = (float)a->beta1, b2 = (float)a->beta2, rest1 = (float)(1 - a->beta1), rest2 = (float)(1 - a->beta2);
-    float factor = (float)a->factor, eps = (float)a->eps, decay = (float)(a->lr * a->decay);
+    float factor = (float)a->factor, l2 = (float)a->l2, shrink = (float)a->shrink;
+    float rate = (float)a->rate, scale = (float)a->scale, eps = (float)a->eps;
     for (range r = part(task, TASK_ELEMENTS, a->count); r.begin < r.end; r.begin += VL) {
         int64_t i = r.begin, n = r.end - i;
-        vf g = factor * get(a->g, i, n), w = get(from_f32(a->w), i, n);
-        vf m = b1 * get(from_f32(a->m), i, n) + rest1 * g;
-        vf v = b2 * get(from_f32(a->v), i, n) + rest2 * g * g;
+        vf w = get(from_f32(a->w), i, n), h = factor * get(a->g, i, n) + l2 * w;
+        vf m = b1 * get(from_f32(a->m), i, n) + rest1 * h;
+        vf v = b2 * get(from_f32(a->v), i, n) + rest2 * h * h;
         put(to_f32(a->m), i, m, n);
         put(to_f32(a->v), i, v, n);
-        put(to_f32(a->w), i, w - (decay * w + rate * m / (scale * square_root(v) + eps)), n);
+        vf step = rate * m;
+        if (a->adaptive) step /= scale * square_root(v) + eps;
+        put(to_f32(a->w), i, w - (shrink * w + step), n);
     }
 }
 
-bool KERNEL(adamw)(hst_context *ctx, const hst_adamw_args *args) {
-    hst_parallel(ctx, divide_up(args->count, TASK_ELEMENTS), adamw_task, (void *)args);
+bool KERNEL(adam)(hst_context *ctx, const hst_adam_args *args) {
+    hst_parallel(ctx, divide_up(args->count, TASK_ELEMENTS), adam_task, (void *)args);
     return true;
 }
 
@@ -43,10 +43,11 @@ static void sgd_task(void *arg, int64_t task) {
     float factor = (float)a->factor, decay = (float)a->decay, momentum = (float)a->momentum, lr = (float)a->lr;
     for (range r = part(task, TASK_ELEMENTS, a->count); r.begin < r.end; r.begin += VL) {
         int64_t i = r.begin, n = r.end - i;
-        vf w = get(from_f32(a->w), i, n), step = factor * get(a->g, i, n) + decay * w;
+        vf w = get(from_f32(a->w), i, n), h = factor * get(a->g, i, n) + decay * w, step = h;
         if (a->m) {
-            step = momentum * get(from_f32(a->m), i, n) + step;
-            put(to_f32(a->m), i, step, n);
+            vf m = momentum * get(from_f32(a->m), i, n) + h;
+            step = a->nesterov ? h + momentum * m : m;
+            put(to_f32(a->m), i, m, n);
         }
         put(to_f32(a->w), i, w - lr * step, n);
     }
@@ -54,5 +55,17 @@ static void sgd_task(void *arg, int64_t task) {
 
 bool KERNEL(sgd)(hst_context *ctx, const hst_sgd_args *args) {
     hst_parallel(ctx, divide_up(args->count, TASK_ELEMENTS), sgd_task, (void *)args);
+    return true;
+}
+
+static void average_task(void *arg, int64_t task) {
+    const hst_average_args *a = arg;
+    double rest = 1 - a->decay;
+    for (range r = part(task, TASK_ELEMENTS, a->count); r.begin < r.end; r.begin++)
+        a->average[r.begin] = (float)(a->decay * (double)a->average[r.begin] + rest * (double)a->w[r.begin]);
+}
+
+bool KERNEL(average)(hst_context *ctx, const hst_average_args *args) {
+    hst_parallel(ctx, divide_up(args->count, TASK_ELEMENTS), average_task, (void *)args);
     return true;
 }

@@ -24,7 +24,7 @@ static trainee make(bool tied) {
     config.tied = tied;
     for (int i = 0; i < L * B; i++) symbols[i] = (uint8_t)(i * 7 % VOCABULARY);
     trainee t = {.model = hst_lm_new(ctx, &config)};
-    t.adamw = hst_adamw(hst_lm_parameters(t.model), hst_adamw_defaults());
+    t.adamw = hst_optimizer_new(hst_lm_parameters(t.model), NULL);
     t.ids = hst_from_array(ctx, HST_U8, HST_SHAPE(L, B), HST_U8, symbols);
     t.targets = hst_from_array(ctx, HST_I64, HST_SHAPE(L, B), HST_U8, symbols);
     return t;

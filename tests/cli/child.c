@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +18,8 @@
 #endif
 
 static char binary[PATH_MAX], scratch[PATH_MAX], home[PATH_MAX];
+
+const char *child_binary(void) { return binary; }
 
 typedef struct contents {
     struct contents *next;
@@ -86,6 +89,27 @@ void child_finish(child *c) {
 
 child child_run(const char *input, void (*setup)(void), const char *const *arguments) {
     child c = child_start(input, setup, arguments);
+    child_finish(&c);
+    return c;
+}
+
+static int terminal; // the other end of the child's stderr
+
+static void on_terminal(void) {
+    struct winsize size = {.ws_row = 24, .ws_col = 60};
+    int fd = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    if (fd < 0 || ioctl(fd, TIOCSWINSZ, &size) != 0) _exit(126);
+    dup2(fd, STDERR_FILENO);
+}
+
+child child_on_terminal(const char *const *arguments, char *shown, size_t size) {
+    terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    cr_assert(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    child c = child_start(NULL, on_terminal, arguments);
+    size_t n = 0;
+    for (ssize_t got; (got = read(terminal, shown + n, size - 1 - n)) > 0;) n += (size_t)got; // EIO: the child is gone
+    shown[n] = '\0';
+    close(terminal);
     child_finish(&c);
     return c;
 }

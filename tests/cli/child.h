@@ -22,6 +22,11 @@ typedef struct child {
 // starts.
 child child_run(const char *input, void (*setup)(void), const char *const *arguments);
 
+// The same with a terminal of 60 columns as standard error; what is shown there goes to shown[size].
+child child_on_terminal(const char *const *arguments, char *shown, size_t size);
+
+const char *child_binary(void); // the command's path
+
 // The same in two halves, for a child that something is to happen to.
 child child_start(const char *input, void (*setup)(void), const char *const *arguments);
 void child_finish(child *c);

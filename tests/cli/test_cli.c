@@ -28,7 +28,7 @@ static void expect_error(const child *c, int code, const char *words) {
 
 Test(cli, wrong_command_lines_exit_2_and_say_why) {
     static const struct {
-        const char *arguments[5], *words;
+        const char *arguments[8], *words;
     } cases[] = {
         {{"trian", "x"}, "did you mean `train`?"},
         {{"evaluate"}, "did you mean `eval`?"},
@@ -47,7 +47,15 @@ Test(cli, wrong_command_lines_exit_2_and_say_why) {
         {{"train", "x", "--quiet=yes"}, "takes no value"},
         {{"train", "x", "--steps=5", "--time=5s"}, "exclude each other"},
         {{"generate", "x", "--prompt=a", "--prompt-file=b"}, "exclude each other"},
-        {{"train", "x", "--optimizer", "adam"}, "one of adamw|sgd"},
+        {{"train", "x", "--optimizer", "adagrad"}, "one of adamw|sgd|adam|radam"},
+        {{"train", "x", "--schedule", "cos"}, "one of cosine|linear|constant|invsqrt|step"},
+        {{"train", "x", "--momentum", "0.5"}, "--momentum is sgd's"},
+        {{"train", "x", "--nesterov", "--optimizer", "radam"}, "--nesterov is sgd's"},
+        {{"train", "x", "--nesterov", "--optimizer", "sgd", "--momentum", "0"}, "needs a --momentum above 0"},
+        {{"train", "x", "--eps", "1e-6", "--optimizer", "sgd"}, "sgd has none"},
+        {{"train", "x", "--beta1", "0.5", "--optimizer", "sgd"}, "sgd has none"},
+        {{"train", "x", "--lr-step-every", "0.5"}, "are for --schedule step"},
+        {{"train", "x", "--floor", "0.5", "--schedule", "constant"}, "means nothing with --schedule constant"},
         {{"info", "--isa", "pdp11"}, "pdp11"},
         {{"help", "me"}, "no command `me`"},
     };
@@ -87,6 +95,13 @@ Test(cli, numbers_are_whole_and_in_range) {
                                   "--epochs=0",
                                   "--steps=0",
                                   "--warmup=1.01",
+                                  "--beta1=1",
+                                  "--beta2=-0.5",
+                                  "--eps=0",
+                                  "--ema=1",
+                                  "--accumulate=0",
+                                  "--lr-step-every=0",
+                                  "--lr-step-factor=2",
                                   "--color=red",
                                   "--seed=18446744073709551616",
                                   "--steps=99999999999999999999",
@@ -164,7 +179,8 @@ Test(cli, help_lists_options_that_exist) {
         for (char *line = strtok(c.out, "\n"); line; line = strtok(NULL, "\n")) {
             char option[64], unknown[96];
             cr_assert_leq(strlen(line), 100, "%s", line);
-            if (sscanf(line, " --%60[a-z-]", option + 2) != 1 && sscanf(line, " -%*c, --%60[a-z-]", option + 2) != 1)
+            if (sscanf(line, " --%60[a-z0-9-]", option + 2) != 1 &&
+                sscanf(line, " -%*c, --%60[a-z0-9-]", option + 2) != 1)
                 continue;
             memcpy(option, "--", 2);
             child used = RUN(commands[i], option, "--no-such-option");
@@ -179,10 +195,12 @@ Test(cli, help_lists_every_option) {
     write_text("text.txt", 2000);
     child c = RUN("train", "text.txt", TINY, "--steps", "1"), help = RUN("help", "train");
     cr_assert_eq(c.code, 0, "%s", c.err);
-    static const char *options[] = {"layers",     "hidden",   "batch",       "length",  "steps",     "epochs",
-                                    "time",       "lr",       "warmup",      "dropout", "clip",      "weight-decay",
-                                    "optimizer",  "momentum", "fresh-share", "tied",    "val-split", "eval-every",
-                                    "save-every", "seed",     "output",      "force",   "quiet",     "json"};
+    static const char *options[] = {
+        "layers",      "hidden", "batch",         "length",         "steps",        "epochs",    "time",
+        "lr",          "warmup", "dropout",       "clip",           "weight-decay", "optimizer", "momentum",
+        "fresh-share", "tied",   "val-split",     "eval-every",     "save-every",   "seed",      "output",
+        "force",       "quiet",  "json",          "nesterov",       "beta1",        "beta2",     "eps",
+        "schedule",    "floor",  "lr-step-every", "lr-step-factor", "accumulate",   "ema"};
     char *log = read_file("text.run/log.jsonl", NULL), *start = strtok(log, "\n");
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         char option[64], key[64];
@@ -207,10 +225,37 @@ Test(cli, options_and_operands_mix) {
     cr_assert_str_eq(json_value(log, "start", "text_bytes"), "1800"); // 2000 less the held-out tenth
 }
 
+// Where stderr is a terminal: TERM, NO_COLOR, --color, and whether the message has a colour. The option beats the
+// environment, also for what is wrong in the command line after it.
 Test(cli, colour_only_where_it_is_wanted) {
-    child plain = RUN("train"), colored = RUN("train", "--color", "always");
-    cr_assert_null(strchr(plain.err, '\033'));
-    cr_assert(strstr(colored.err, "\033[") && strstr(colored.err, "error:"));
+    static const struct {
+        const char *term, *no_color, *color;
+        bool terminal, colored;
+    } cases[] = {
+        {"xterm", NULL, "auto", false, false}, {"xterm", NULL, "always", false, true},
+        {"xterm", NULL, "auto", true, true},   {"xterm", "", "auto", true, true},
+        {"xterm", "1", "auto", true, false},   {"xterm", "0", "always", true, true},
+        {"dumb", NULL, "auto", true, false},   {"dumb", NULL, "always", true, true},
+        {NULL, NULL, "auto", true, false},     {"xterm", NULL, "never", true, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (cases[i].term)
+            setenv("TERM", cases[i].term, 1);
+        else
+            unsetenv("TERM");
+        if (cases[i].no_color)
+            setenv("NO_COLOR", cases[i].no_color, 1);
+        else
+            unsetenv("NO_COLOR");
+        const char *const arguments[] = {"train", "x", "--color", cases[i].color, "--no-such-option", NULL};
+        char shown[1024] = "";
+        child c =
+            cases[i].terminal ? child_on_terminal(arguments, shown, sizeof shown) : child_run(NULL, NULL, arguments);
+        const char *text = cases[i].terminal ? shown : c.err;
+        cr_expect(c.code == 2 && strstr(text, "error:"), "case %zu: %s", i, text);
+        cr_expect_eq(strchr(text, '\033') != NULL, cases[i].colored, "case %zu: %s", i, text);
+        if (cases[i].colored) cr_expect(strstr(text, "halfstep: \033[1;31merror:\033[0m train has"), "%s", text);
+    }
 }
 
 Test(cli, isa_comes_from_the_option_then_the_environment) {

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -63,6 +62,34 @@ Test(cli_runs, train_leaves_models_and_a_log) {
     cr_assert_str_eq(json_value(log, "end", "step"), "5");
 }
 
+// The names of the command are those of the library, in its order.
+Test(cli_runs, every_optimizer_and_every_schedule) {
+    static const char *const names[][3] = {{"adamw", "cosine", "0.3"},
+                                           {"sgd", "linear", "0"},
+                                           {"adam", "constant", "0"},
+                                           {"radam", "invsqrt", "0"},
+                                           {"adamw", "step", "0.3"}};
+    write_text("text.txt", 2000);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        child c = RUN("train", "text.txt", TINY, "--steps", "5", "--optimizer", names[i][0], "--schedule", names[i][1],
+                      "--accumulate", "3", "--ema", "0.9", "--force");
+        cr_assert(c.code == 0 && strstr(c.err, "5 steps of 3 x 2 x 8 bytes, 0.133 epochs"), "%s", c.err);
+        char quoted[2][16], *log = read_file("text.run/log.jsonl", NULL);
+        for (int k = 0; k < 2; k++) snprintf(quoted[k], sizeof *quoted, "\"%s\"", names[i][k]);
+        cr_assert_str_eq(json_value(log, "start", "optimizer"), quoted[0]);
+        cr_assert_str_eq(json_value(log, "start", "schedule"), quoted[1]);
+        cr_assert_str_eq(json_value(log, "start", "weight_decay"), names[i][2]); // what it was
+        for (int k = 0; k < 2; k++) {
+            char escaped[2][40], *last = read_file("text.run/last.safetensors", NULL);
+            snprintf(escaped[k], sizeof *escaped, "\\\"%s\\\":\\\"%s\\\"", k ? "schedule" : "optimizer", names[i][k]);
+            cr_assert(strstr(last + 8, escaped[k]), "%s", escaped[k]);
+        }
+        expect_loadable("text.run");
+        c = RUN("train", "text.txt", "--resume");
+        cr_assert_eq(c.code, 0, "%s", c.err);
+    }
+}
+
 Test(cli_runs, a_run_is_not_overwritten_unasked) {
     train_tiny();
     child again = RUN("train", "text.txt", TINY, "--steps", "5");
@@ -94,6 +121,84 @@ Test(cli_runs, the_same_seed_gives_the_same_model) {
     cr_assert(sizes[0] != sizes[2] || memcmp(models[0], models[2], sizes[0]) != 0);
 }
 
+Test(cli_runs, characters_are_symbols_where_they_are_asked_for) {
+    static const char line[] = "Übergröße – naïve 日本\n"; // 21 characters, 16 of them different, 31 bytes
+    char text[100 * sizeof line] = "";
+    for (int i = 0; i < 100; i++) strcat(text, line);
+    write_file("text.txt", text, strlen(text));
+    child c = RUN("train", "text.txt", TINY, "--steps", "5", "--tokenizer", "characters");
+    cr_assert(c.code == 0 && strstr(c.err, "16 characters, seed 1") && strstr(c.err, "nats per character"), "%s",
+              c.err);
+    c = RUN("info", "text.run");
+    cr_assert(strstr(c.out, "vocabulary    16\n") && strstr(c.out, "symbols       characters\n"), "%s", c.out);
+    c = RUN("eval", "text.run", "text.txt", "--json");
+    cr_assert_str_eq(json_value(c.out, NULL, "predictions"), "2099");
+    double nats = atof(json_value(c.out, NULL, "nats_per_character")); // the first character has two bytes
+    cr_assert_float_eq(atof(json_value(c.out, NULL, "bits_per_byte")), nats * 2099 / log(2) / 3098, 1e-6);
+    c = RUN("generate", "text.run", "--prompt", "größe", "--tokens", "9");
+    cr_assert(c.code == 0 && !strncmp(c.out, "größe", 7), "%s", c.err);
+    int characters = 0;
+    for (const char *p = c.out; *p; p++) characters += (*p & 0xc0) != 0x80;
+    cr_assert_eq(characters, 5 + 9);
+    c = RUN("generate", "text.run", "--prompt", "Quiz");
+    cr_assert(c.code == 3 &&
+                  strstr(c.err, "4 of the text's characters are not in the vocabulary, the first at byte 0: 'Q' "
+                                "(U+0051)"),
+              "%s", c.err);
+    c = RUN("generate", "text.run", "--prompt", "Quiz größe", "--unknown", "skip", "--tokens", "0");
+    cr_assert(c.code == 0 && strstr(c.err, "warning") && !strcmp(c.out, " größe"), "%s", c.err);
+    c = RUN("train", "text.txt", "--resume");
+    cr_assert_eq(c.code, 0, "%s", c.err);
+    write_file("latin.txt", "caf\xe9 caf\xe9", 9);
+    c = RUN("train", "latin.txt", "--tokenizer", "characters");
+    cr_assert(c.code == 3 && strstr(c.err, "not UTF-8 at byte 3"), "%s", c.err);
+}
+
+Test(cli_runs, a_model_is_trained_further) {
+    train_tiny();
+    write_text("other.txt", 700);
+    child c =
+        RUN("train", "other.txt", "--from", "text.run", "--batch", "2", "--length", "8", "--steps", "3", "--json");
+    cr_assert(c.code == 0 && strstr(c.err, "1 layers of 16"), "%s", c.err);
+    child fresh = RUN("train", "other.txt", TINY, "--steps", "3", "-o", "fresh", "--json");
+    cr_assert_lt(atof(json_value(c.out, NULL, "training_nats_per_symbol")),
+                 atof(json_value(fresh.out, NULL, "training_nats_per_symbol")));
+    c = RUN("train", "other.txt", "--from", "text.run", "--hidden", "8", "-o", "x");
+    cr_assert(c.code == 2 && strstr(c.err, "leave --hidden"), "%s", c.err);
+    c = RUN("train", "other.txt", "--from", "missing", "-o", "x");
+    cr_assert(c.code == 3 && strstr(c.err, "missing"), "%s", c.err);
+    c = RUN("train", "other.txt", "--from", "text.run", "--resume", "-o", "text.run");
+    cr_assert(c.code == 2 && strstr(c.err, "exclude each other"), "%s", c.err);
+}
+
+Test(cli_runs, patience_ends_a_run_that_does_not_get_better) {
+    write_text("text.txt", 2000);
+    child c = RUN("train", "text.txt", TINY, "--steps", "4000", "--eval-every", "5", "--patience", "2", "--lr", "0.5");
+    cr_assert(c.code == 0 && strstr(c.err, "ended after 2 evaluations without a new best"), "%s", c.err);
+    char *log = read_file("text.run/log.jsonl", NULL);
+    cr_assert_str_eq(json_value(log, "end", "result"), "\"done\"");
+    cr_assert_lt(atof(json_value(log, "end", "step")), 4000);
+    c = RUN("train", "text.txt", "--resume"); // is at its end
+    cr_assert(c.code == 0 && strstr(c.err, "ended after 2 evaluations") && !strstr(c.err, " | loss "), "%s", c.err);
+    c = RUN("train", "text.txt", TINY, "--patience", "2", "--val-split", "0", "-o", "x");
+    cr_assert(c.code == 2 && strstr(c.err, "--patience needs a held-out text"), "%s", c.err);
+}
+
+Test(cli_runs, a_dry_run_writes_nothing) {
+    write_text("text.txt", 2000);
+    static const char *const lengths[][2] = {{"--steps", "500"}, {"--time", "1s"}};
+    for (int i = 0; i < 2; i++) {
+        child c = RUN("train", "text.txt", TINY, lengths[i][0], lengths[i][1], "--dry-run");
+        cr_assert(c.code == 0 && strstr(c.err, " MB of memory") && strstr(c.err, "steps would take about "), "%s",
+                  c.err);
+        cr_assert(access("text.run", F_OK) != 0);
+    }
+    child c = RUN("train", "text.txt", TINY, "-n", "-o", "no/such/place");
+    cr_assert(c.code == 1 && strstr(c.err, "no/such"), "%s", c.err);
+    c = RUN("train", "text.txt", "--hidden", "65536", "--layers", "256", "-n");
+    cr_assert(c.code == 1 && strstr(c.err, "GB of memory"), "%s", c.err); // 256 * 3 * 65536^2 * 16 bytes: 53 TB
+}
+
 // ---- stopping ----
 
 // Waits until the run's log has a step, or 20 seconds.
@@ -113,12 +218,14 @@ Test(cli_runs, a_signal_saves_and_exits_with_its_number) {
     write_text("text.txt", 2000);
     for (int i = 0; i < 2; i++) {
         child c = child_start(NULL, NULL,
-                              (const char *[]){"train", "text.txt", TINY, "--steps", "100000000", "--force", NULL});
+                              (const char *[]){"train", "text.txt", TINY, "--steps", "100000000", "--val-split", "0.25",
+                                               "--force", NULL});
         await_steps("text.run/log.jsonl");
         cr_assert_eq(kill(c.pid, numbers[i]), 0);
         child_finish(&c);
         cr_assert_eq(c.code, 128 + numbers[i], "%s", c.err);
         cr_assert(strstr(c.err, names[i]) && strstr(c.err, "saved in text.run/last.safetensors"), "%s", c.err);
+        cr_assert(strstr(c.err, " train text.txt --val-split 0.25 --resume -o text.run\n"), "%s", c.err);
         expect_loadable("text.run/last.safetensors");
         char *log = read_file("text.run/log.jsonl", NULL);
         cr_assert(is_json_lines(log));
@@ -128,36 +235,61 @@ Test(cli_runs, a_signal_saves_and_exits_with_its_number) {
 }
 
 #define KILLED                                                                                                         \
-    "--layers", "1", "--hidden", "24", "--batch", "2", "--length", "8", "--steps", "2500", "--eval-every", "400"
+    "--layers", "1", "--hidden", "24", "--batch", "2", "--length", "8", "--steps", "400", "--eval-every", "30",        \
+        "--save-every", "20", "--dropout", "0.1"
 
-// Killed again and again without a chance to save, at whatever moment it is; what was saved before is enough.
-Test(cli_runs, a_killed_run_goes_on_to_the_same_bytes) {
+static int lines_of(const char *path) {
+    char *text = read_file(path, NULL);
+    int lines = 0;
+    for (const char *p = text; p && (p = strchr(p, '\n')); p++) lines++;
+    return lines;
+}
+
+static void expect_same_file(const char *a, const char *b, int trial) {
+    size_t sizes[2];
+    char *first = read_file(a, &sizes[0]), *second = read_file(b, &sizes[1]);
+    cr_assert(first && second && sizes[0] == sizes[1] && !memcmp(first, second, sizes[0]), "trial %d: %s", trial, b);
+}
+
+// Twenty runs, each killed without a chance to save when its log has got to some line, be it of a step, an evaluation
+// or a save, and resumed. An epoch is 112 steps: they end every now and then between two saves, and so do new bests.
+Test(cli_runs, a_killed_run_goes_on_to_the_same_bytes, .timeout = 600) {
     write_text("text.txt", 2000);
     child c = RUN("train", "text.txt", KILLED, "-o", "straight");
     cr_assert_eq(c.code, 0, "%s", c.err);
-    c = RUN("train", "text.txt", KILLED, "--save-every", "50", "-o", "killed");
-    cr_assert_eq(c.code, 0, "%s", c.err); // its length is known now: about ten kills are spread over it
-    int kills = 0;
-    for (bool resume = false; kills < 12; kills++, resume = true) {
-        const char *const first[] = {"train",  "text.txt", KILLED, "--save-every", "50", "-o",
-                                     "killed", "--force",  NULL};
-        const char *const next[] = {"train", "text.txt", "--resume", "-o", "killed", NULL};
-        c = child_start(NULL, NULL, resume ? next : first);
-        if (!resume)
-            await_steps("killed/log.jsonl");
-        else
-            nanosleep(&(struct timespec){.tv_nsec = (20 + kills * 37 % 60) * 1000000L}, NULL);
+    int lines = lines_of("straight/log.jsonl"), running = 0;
+    for (int trial = 0; trial < 20; trial++) {
+        int line = 2 + (int)((unsigned)trial * 2654435761u % (unsigned)(lines - 4)); // spread over the run, in no order
+        const char *const start[] = {"train", "text.txt", KILLED, "-o", "killed", "--force", NULL};
+        remove("killed/log.jsonl");
+        c = child_start(NULL, NULL, start);
+        while (lines_of("killed/log.jsonl") < line && kill(c.pid, 0) == 0)
+            nanosleep(&(struct timespec){0, 200000}, NULL);
         kill(c.pid, SIGKILL);
         child_finish(&c);
-        if (!read_file("killed/last.safetensors", NULL)) break; // killed before its first save
+        running += c.code == 128 + SIGKILL;
+        bool saved = read_file("killed/last.safetensors", NULL) != NULL;
+        c = saved ? RUN("train", "text.txt", "--resume", "-o", "killed")
+                  : RUN("train", "text.txt", KILLED, "-o", "killed", "--force");
+        cr_assert_eq(c.code, 0, "trial %d: %s", trial, c.err);
+        expect_same_file("straight/model.safetensors", "killed/model.safetensors", trial);
+        expect_same_file("straight/last.safetensors", "killed/last.safetensors", trial);
     }
-    c = kills > 0 ? RUN("train", "text.txt", "--resume", "-o", "killed")
-                  : RUN("train", "text.txt", KILLED, "--save-every", "50", "-o", "killed", "--force");
+    cr_assert_geq(running, 15, "%d of 20 runs were still going on when they were killed", running);
+}
+
+Test(cli_runs, a_torn_last_line_of_the_log_goes_when_the_run_goes_on) {
+    train_tiny();
+    size_t size;
+    char *log = read_file("text.run/log.jsonl", &size);
+    write_file("text.run/log.jsonl", log, size - 7);
+    child c = RUN("train", "text.txt", "--resume");
     cr_assert_eq(c.code, 0, "%s", c.err);
-    size_t sizes[2];
-    char *straight = read_file("straight/model.safetensors", &sizes[0]),
-         *killed = read_file("killed/model.safetensors", &sizes[1]);
-    cr_assert(sizes[0] == sizes[1] && !memcmp(straight, killed, sizes[0]), "after %d kills", kills);
+    log = read_file("text.run/log.jsonl", NULL);
+    cr_assert(is_json_lines(log) && strstr(log, "\"event\":\"end\""), "%s", log);
+    write_file("text.run/log.jsonl", "{\"event", 7);
+    RUN("train", "text.txt", "--resume");
+    cr_assert_eq(strncmp(read_file("text.run/log.jsonl", NULL), "{\"event\":\"start\"", 16), 0);
 }
 
 Test(cli_runs, what_does_not_go_on_says_why) {
@@ -168,7 +300,7 @@ Test(cli_runs, what_does_not_go_on_says_why) {
     cr_assert(c.code == 2 && strstr(c.err, "holds no run"), "%s", c.err);
     write_text("other.txt", 1000);
     c = RUN("train", "other.txt", "--resume", "-o", "text.run");
-    cr_assert(c.code == 3 && strstr(c.err, "1800 bytes, the text given has 900"), "%s", c.err);
+    cr_assert(c.code == 3 && strstr(c.err, "not the one that its run learns from"), "%s", c.err);
     write_file("text.run/last.safetensors", "damaged", 7);
     write_file("text.run/previous.safetensors", "damaged", 7);
     c = RUN("train", "text.txt", "--resume");
@@ -230,29 +362,14 @@ Test(cli_runs, training_outlives_whoever_reads_its_messages) {
     }
 }
 
-static int terminal; // the other end of the child's stderr
-
-static void on_terminal(void) {
-    struct winsize size = {.ws_row = 24, .ws_col = 60};
-    int fd = open(ptsname(terminal), O_RDWR | O_NOCTTY);
-    if (fd < 0 || ioctl(fd, TIOCSWINSZ, &size) != 0) _exit(126);
-    dup2(fd, STDERR_FILENO);
-    setenv("TERM", "xterm", 1);
-}
-
 // The terminal's driver adds a '\r' before each '\n'; every piece between them has to fit the 60 columns.
 Test(cli_runs, on_a_terminal_one_line_is_rewritten_and_fits) {
     write_text("text.txt", 2000);
-    terminal = posix_openpt(O_RDWR | O_NOCTTY);
-    cr_assert(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
-    child c = child_start(NULL, on_terminal,
-                          (const char *[]){"train", "text.txt", TINY, "--steps", "300", "--eval-every", "100", NULL});
+    setenv("TERM", "xterm", 1);
     char shown[16384];
-    size_t n = 0;
-    for (ssize_t got; (got = read(terminal, shown + n, sizeof shown - 1 - n)) > 0;)
-        n += (size_t)got; // EIO: the child is gone
-    shown[n] = '\0';
-    child_finish(&c);
+    child c =
+        child_on_terminal((const char *[]){"train", "text.txt", TINY, "--steps", "300", "--eval-every", "100", NULL},
+                          shown, sizeof shown);
     cr_assert(c.code == 0 && strstr(shown, "\rstep 300/300 100% | loss "), "%s", shown);
     for (char *piece = strtok(shown, "\r\n"); piece; piece = strtok(NULL, "\r\n"))
         if (strncmp(piece, "step", 4) == 0) cr_assert_lt(strlen(piece), 60, "%s", piece);
@@ -274,8 +391,29 @@ Test(cli_runs, eval_prints_one_result_in_several_units) {
     cr_assert_float_eq(atof(json_value(json.out, NULL, "perplexity")), exp(nats), 1e-6 * exp(nats));
     cr_assert_str_eq(json_value(json.out, NULL, "predictions"), "1999");
     char line[64];
-    snprintf(line, sizeof line, "nats per byte  %.4f\n", nats);
-    cr_assert(strstr(plain.out, line) && strstr(plain.out, "predictions    1999\n"), "%s", plain.out);
+    snprintf(line, sizeof line, "nats per byte      %.4f\n", nats);
+    cr_assert(strstr(plain.out, line) && strstr(plain.out, "predictions        1999\n"), "%s", plain.out);
+}
+
+// The losses of single predictions have the mean that eval prints, and say where they are.
+Test(cli_runs, eval_prints_each_prediction) {
+    train_tiny();
+    char *text = read_file("text.txt", NULL);
+    child mean = RUN("eval", "text.run", "text.txt", "--json", "--reset", "100");
+    child each = RUN("eval", "text.run", "text.txt", "--per-token", "--reset", "100");
+    child json = RUN("eval", "text.run", "text.txt", "--per-token", "--reset", "100", "--json");
+    cr_assert(each.code == 0 && json.code == 0 && is_json_lines(json.out), "%s%s", each.err, json.err);
+    double sum = 0, loss;
+    int count = 0;
+    for (char *line = each.out, *end; (end = strchr(line, '\n')); line = end + 1, count++) {
+        int at = (int)strtol(line, &line, 10);
+        cr_assert(at == count + 1 && *line++ == '\t');
+        cr_assert(text[at] == '\n' ? !strncmp(line++, "\\n", 2) : *line == text[at], "%.9s", line);
+        sum += loss = strtod(line + 1, NULL);
+        cr_assert(line[1] == '\t' && loss > 0);
+    }
+    cr_assert_eq(count, 1999);
+    cr_assert_float_eq(sum / count, atof(json_value(mean.out, NULL, "nats_per_byte")), 1e-5); // six digits each
 }
 
 Test(cli_runs, eval_reads_the_same_text_in_any_form) {

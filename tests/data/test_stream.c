@@ -115,14 +115,14 @@ Test(data, stream_says_what_a_small_text_would_fit, .init = set_up, .fini = tear
         const char *message;
     } small[] = {
         {120, 32, 64,
-         "the text has 120 bytes: batch 32 x length 64 needs at least 2049; "
+         "the text has 120 symbols: batch 32 x length 64 needs at least 2049; "
          "length 3 or batch 1 would fit"},
         {2048, 32, 64, "needs at least 2049; length 63 or batch 31 would fit"},
         {120, 200, 64, "needs at least 12801; batch 1 would fit"},
         {120, 32, 200, "needs at least 6401; length 3 would fit"},
         {10, 100, 100, "needs at least 10001; batch 1 x length 9 would fit"},
         {1, 1, 1, "needs at least 2; no batch fits"},
-        {0, 1, 1, "the text has 0 bytes: batch 1 x length 1 needs at least 2; no batch fits"},
+        {0, 1, 1, "the text has 0 symbols: batch 1 x length 1 needs at least 2; no batch fits"},
         {10, INT64_MAX, INT64_MAX, "needs more than 2^63; batch 1 x length 9 would fit"},
         {10, 1, INT64_MAX, "needs more than 2^63; length 9 would fit"},
         {10, 0, 5, "batch 0, length 5; both must be at least 1"},

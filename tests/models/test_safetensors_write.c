@@ -49,17 +49,20 @@ Test(models, safetensors_reads_golden_bytes, .init = set_up, .fini = tear_down) 
     }
 }
 
-// The same form from the writer, with the metadata that it always adds. Its order is the reference's: types from the
+// The same form from the writer, with the metadata that it always adds; the sum is Python's hashlib.sha256 of
+// b"bbbbiiiiaaccuuu" b"format\0pt\0" b"k\"ey\0v\n\xc3\xa9\0". Its order is the reference's: types from the
 // end of the list, then names.
 Test(models, safetensors_writes_golden_bytes, .init = set_up, .fini = tear_down) {
-    static const char expected[] = "{\"__metadata__\":{\"format\":\"pt\",\"k\\\"ey\":\"v\\n\xc3\xa9\"},"
-                                   "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
-                                   "\"i\":{\"dtype\":\"I32\",\"shape\":[],\"data_offsets\":[4,8]},"
-                                   "\"a\":{\"dtype\":\"BF16\",\"shape\":[1],\"data_offsets\":[8,10]},"
-                                   "\"c\":{\"dtype\":\"BF16\",\"shape\":[1,1],\"data_offsets\":[10,12]},"
-                                   "\"h\":{\"dtype\":\"F16\",\"shape\":[0],\"data_offsets\":[12,12]},"
-                                   "\"u\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[12,15]}}"
-                                   "bbbbiiiiaaccuuu";
+    static const char expected[] =
+        "{\"__metadata__\":{\"format\":\"pt\",\"k\\\"ey\":\"v\\n\xc3\xa9\","
+        "\"halfstep.sha256\":\"939c5a1c47034e9873023398d0c9f6d73c9c1fd0ef8a8d2e64ddf6183982050f\"},"
+        "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+        "\"i\":{\"dtype\":\"I32\",\"shape\":[],\"data_offsets\":[4,8]},"
+        "\"a\":{\"dtype\":\"BF16\",\"shape\":[1],\"data_offsets\":[8,10]},"
+        "\"c\":{\"dtype\":\"BF16\",\"shape\":[1,1],\"data_offsets\":[10,12]},"
+        "\"h\":{\"dtype\":\"F16\",\"shape\":[0],\"data_offsets\":[12,12]},"
+        "\"u\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[12,15]}}"
+        "bbbbiiiiaaccuuu";
     const hst_entry entries[] = {{"u", HST_U8, 1, {3}, "uuu", 3},   {"c", HST_BF16, 2, {1, 1}, "cc", 2},
                                  {"h", HST_F16, 1, {0}, NULL, 0},   {"a", HST_BF16, 1, {1}, "aa", 2},
                                  {"i", HST_I32, 0, {0}, "iiii", 4}, {"b", HST_F32, 1, {1}, "bbbb", 4}};
@@ -77,6 +80,30 @@ Test(models, safetensors_writes_golden_bytes, .init = set_up, .fini = tear_down)
     cr_expect_str_eq(hst_safetensors_metadata(file, "k\"ey"), "v\n\xc3\xa9");
     cr_expect_str_eq(hst_safetensors_metadata(file, "format"), "pt");
     hst_safetensors_close(file);
+}
+
+// A bit that changes anywhere is found: in the data and the metadata by the sum, elsewhere by the rules.
+Test(models, safetensors_notices_every_bit, .init = set_up, .fini = tear_down, .timeout = 60) {
+    static const float data[8] = {1, -2, 3.5f, 0, 0.25f, 1e-3f, 7, 8};
+    const hst_entry entries[] = {{"w", HST_F32, 2, {2, 3}, data, 24}, {"b", HST_F32, 1, {2}, data + 6, 8}};
+    const char *const metadata[] = {"halfstep.config", "{\"hidden\":256}"};
+    cr_assert_eq(hst_safetensors_write(ctx, in_folder("file"), entries, 2, metadata, 1), HST_OK);
+    char bytes[1024];
+    size_t size = get_file(in_folder("file"), bytes, sizeof bytes), missed = 0;
+    for (size_t bit = 0; bit < 8 * size; bit++) {
+        bytes[bit / 8] ^= (char)(1 << bit % 8);
+        put_file(in_folder("damaged"), bytes, size);
+        bytes[bit / 8] ^= (char)(1 << bit % 8);
+        hst_safetensors *file = hst_safetensors_open(ctx, in_folder("damaged"));
+        // What the sum does not cover is what it would have to be found by: names, shapes that still fit, its own key.
+        bool whole = file && hst_safetensors_find(file, "w") && hst_safetensors_find(file, "w")->shape[0] == 2 &&
+                     hst_safetensors_find(file, "b") && hst_safetensors_metadata(file, "halfstep.sha256");
+        missed += whole;
+        cr_expect(!whole, "bit %zu of byte %zu", bit % 8, bit / 8);
+        hst_safetensors_close(file);
+        hst_clear_error(ctx);
+    }
+    cr_expect_eq(missed, 0);
 }
 
 // ---- there and back ----

@@ -213,23 +213,24 @@ Test(ops, wrong_ids_are_named) { for_each_isa(check_ids); }
 
 // ---- optimizers ----
 
-// From m = v = 0 the corrected averages are g and g^2 whatever the betas, so the first step is
+// From m = v = 0 the corrected averages are g and g^2 whatever the betas, so AdamW's first step is
 // lr (sign(g) / (1 + eps / |g|) + decay w). Without a gradient only the decay acts.
-static void check_adamw(hst_context *ctx) {
+static void check_adam(hst_context *ctx) {
     hst_real w[] = {1, 1, -2, 1}, m[4] = {0}, v[4] = {0}, g[] = {1, -2e-6, 8, 0};
-    hst_adamw_args args = {.count = 4,
-                           .w = w,
-                           .m = m,
-                           .v = v,
-                           .g = F32(g),
-                           .lr = 0.1,
-                           .beta1 = 0.9,
-                           .beta2 = 0.999,
-                           .eps = 1e-8,
-                           .decay = 0.01,
-                           .factor = 0.5,
-                           .step = 1};
-    cr_assert(ctx->backend->adamw(ctx, &args));
+    hst_adam_args args = {.count = 4,
+                          .w = w,
+                          .m = m,
+                          .v = v,
+                          .g = F32(g),
+                          .factor = 0.5,
+                          .beta1 = 0.9,
+                          .beta2 = 0.999,
+                          .shrink = 0.1 * 0.01,
+                          .rate = 0.1 / (1 - 0.9),
+                          .scale = 1 / sqrt(1 - 0.999),
+                          .eps = 1e-8,
+                          .adaptive = true};
+    cr_assert(ctx->backend->adam(ctx, &args));
     const double want[] = {1 - 0.1 * (1 / (1 + 2e-8) + 0.01), 1 + 0.1 * (1 / (1 + 1e-2) - 0.01), -2 - 0.1 * (1 - 0.02),
                            1 - 0.1 * 0.01};
     expect_all(ctx, "w", w, want, 4, 4 * EPSILON + 1e-9);
@@ -247,12 +248,25 @@ static void check_sgd(hst_context *ctx) {
     hst_sgd_args decayed = {.count = 1, .w = plain, .g = F32(g), .lr = 0.5, .decay = 0.25, .factor = 0.25};
     cr_assert(ctx->backend->sgd(ctx, &decayed));
     expect(ctx, "decayed w", plain[0], 1 - 0.5 * (1 + 0.25), 0);
+    // Nesterov's looks ahead: the gradient and momentum times the momentum that it has just joined.
+    hst_real ahead[] = {1}, m_ahead[] = {2};
+    hst_sgd_args nesterov = {.count = 1,
+                             .w = ahead,
+                             .m = m_ahead,
+                             .g = F32(g),
+                             .lr = 0.5,
+                             .momentum = 0.75,
+                             .factor = 0.25,
+                             .nesterov = true};
+    cr_assert(ctx->backend->sgd(ctx, &nesterov));
+    expect(ctx, "Nesterov's m", m_ahead[0], 0.75 * 2 + 1, 0);
+    expect(ctx, "Nesterov's w", ahead[0], 1 - 0.5 * (1 + 0.75 * 2.5), 0);
     // 1e-4 is less than half a step of f16 or bf16 at 1, so 16-bit weights would never move. 1000 roundings below 1.
     hst_sgd_args creep = {.count = 1, .w = still, .g = F32(small), .lr = 1, .factor = 1};
     for (int i = 0; i < 1000; i++) cr_assert(ctx->backend->sgd(ctx, &creep));
     expect(ctx, "w after 1000 small steps", still[0], 0.9, 1000 * EPSILON / 2);
 }
-Test(ops, adamw_first_step) { for_each_isa(check_adamw); }
+Test(ops, adam_first_step) { for_each_isa(check_adam); }
 Test(ops, sgd_steps) { for_each_isa(check_sgd); }
 
 // ---- NaN and infinity ----
@@ -281,17 +295,17 @@ static void check_nan(hst_context *ctx) {
     x[BAD] = NAN;
     cr_assert(ctx->backend->norm(ctx, &norm));
     for (int i = 0; i < N; i++) expect(ctx, "normed", y[i], NAN, 0);
-    hst_adamw_args adamw = {.count = N,
-                            .w = one,
-                            .m = (hst_real[N]){0},
-                            .v = (hst_real[N]){0},
-                            .g = F32(x),
-                            .eps = 1,
-                            .factor = 1,
-                            .step = 1,
-                            .beta1 = 0.5,
-                            .beta2 = 0.5};
-    cr_assert(ctx->backend->adamw(ctx, &adamw));
+    hst_adam_args adam = {.count = N,
+                          .w = one,
+                          .m = (hst_real[N]){0},
+                          .v = (hst_real[N]){0},
+                          .g = F32(x),
+                          .eps = 1,
+                          .factor = 1,
+                          .beta1 = 0.5,
+                          .beta2 = 0.5,
+                          .adaptive = true};
+    cr_assert(ctx->backend->adam(ctx, &adam));
     for (int i = 0; i < N; i++) expect(ctx, "w", one[i], i == BAD ? NAN : 1, 0);
 }
 Test(ops, nan_is_not_lost) { for_each_isa(check_nan); }

@@ -64,30 +64,49 @@ static bool dropout_case(run *r) {
 }
 Test(ops, dropout_matches) { sweep("dropout", dropout_case, 2, 3, 2); }
 
-// m and v are sums of two products of numbers up to 2. v >= 0.1 b2, so the step is at most
-// 2 / (1 - b1^3) / sqrt(0.1 b2) + decay w < 24, of about 12 roundings, and is multiplied by lr.
-static bool adamw_case(run *r) {
+// h is up to 1.3 and of 4 roundings; m and v are sums of two products of numbers below 2. v >= 0.1 b2, so the step is
+// at most 1.1 / (1.5 sqrt(0.1 b2)) + shrink w < 3, or 1.1 without the division; of about 14 roundings.
+static bool adam_case(run *r) {
     int64_t count = r->rows * r->width;
-    hst_adamw_args args = {
-        .count = count, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .decay = 0.1, .factor = 0.5, .step = 3};
-    args.w = reals(r, count, -1, 1, 0.01 * 24 * 12 * F);
-    args.m = reals(r, count, -1, 1, 5 * 2 * F);
-    args.v = reals(r, count, 0.1, 1, 5 * 2 * F);
+    hst_adam_args args = {.count = count,
+                          .factor = 0.5,
+                          .l2 = has(r, 1) ? 0.3 : 0,
+                          .beta1 = 0.9,
+                          .beta2 = 0.95,
+                          .shrink = has(r, 1) ? 0 : 0.01,
+                          .rate = 0.7,
+                          .scale = 1.5,
+                          .eps = 1e-8,
+                          .adaptive = !has(r, 2)};
+    args.w = reals(r, count, -1, 1, 0.7 * 3 * 14 * F);
+    args.m = reals(r, count, -1, 1, 9 * 2 * F);
+    args.v = reals(r, count, 0.1, 1, 9 * 2 * F);
     args.g = in(r, 0, count, -2, 2);
-    return r->ctx->backend->adamw(r->ctx, &args);
+    return r->ctx->backend->adam(r->ctx, &args);
 }
-Test(ops, adamw_matches) { sweep("adamw", adamw_case, 1, 3, 1); }
+Test(ops, adam_matches) { sweep("adam", adam_case, 1, 3, 3); }
 
-// A step of three products of numbers up to 1: 7 roundings.
+// A step of three products of numbers up to 1, 7 roundings; Nesterov's of five.
 static bool sgd_case(run *r) {
     int64_t count = r->rows * r->width;
-    hst_sgd_args args = {.count = count, .lr = 0.1, .momentum = 0.9, .decay = 0.1, .factor = 0.5};
-    args.w = reals(r, count, -1, 1, 0.1 * 3 * 7 * F);
+    hst_sgd_args args = {
+        .count = count, .lr = 0.1, .momentum = 0.9, .decay = 0.1, .factor = 0.5, .nesterov = has(r, 2)};
+    args.w = reals(r, count, -1, 1, 0.1 * (has(r, 2) ? 5 * 12 : 3 * 7) * F);
     if (has(r, 1)) args.m = reals(r, count, -1, 1, 3 * 7 * F);
     args.g = in(r, 0, count, -2, 2);
     return r->ctx->backend->sgd(r->ctx, &args);
 }
-Test(ops, sgd_matches) { sweep("sgd", sgd_case, 1, 3, 2); }
+Test(ops, sgd_matches) { sweep("sgd", sgd_case, 1, 3, 3); }
+
+// Both in double: 3 roundings there, and one to f32, which they may tip over.
+static bool average_case(run *r) {
+    int64_t count = r->rows * r->width;
+    hst_average_args args = {.count = count, .decay = has(r, 1) ? 0.9999 : 0.3};
+    args.average = reals(r, count, -1, 1, 3 * D);
+    args.w = draw(r, HST_F32, count, -1, 1)->values.data;
+    return r->ctx->backend->average(r->ctx, &args);
+}
+Test(ops, average_matches) { sweep("average", average_case, 1, 1, 2); }
 
 // ---- sums ----
 

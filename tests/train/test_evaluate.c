@@ -5,7 +5,7 @@
 #include <string.h>
 #include "train/halfstep.h"
 
-static bool keep(int symbol, void *user) {
+static bool keep(int64_t symbol, void *user) {
     uint8_t **at = user;
     *(*at)++ = (uint8_t)symbol;
     return true;
@@ -52,14 +52,15 @@ Test(train, evaluation_is_exact_for_every_protocol) {
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
         for (size_t r = 0; r < sizeof resets / sizeof *resets; r++) {
             double nats;
-            cr_assert(hst_lm_evaluate(model, bytes, counts[c], resets[r], &nats) == HST_OK, "%s", hst_error(ctx));
+            cr_assert(hst_lm_evaluate(model, hst_byte_symbols(bytes, counts[c]), resets[r], NULL, &nats) == HST_OK,
+                      "%s", hst_error(ctx));
             double expected = one_by_one(ctx, model, bytes, counts[c], resets[r]);
             // Logits are sums of 24 terms in fp32, the same in both; a loss of about 5.5 is rounded once to fp32:
             // 2^-22.
             cr_expect_float_eq(nats, expected, 1e-6, "count %d reset %d: %.9f, expected %.9f", (int)counts[c],
                                (int)resets[r], nats, expected);
         }
-    cr_expect(hst_lm_evaluate(model, bytes, 1, 0, &(double){0}) == HST_ERROR_VALUE);
+    cr_expect(hst_lm_evaluate(model, hst_byte_symbols(bytes, 1), 0, NULL, &(double){0}) == HST_ERROR_VALUE);
     hst_lm_free(model);
     hst_close(ctx);
 }
@@ -88,11 +89,11 @@ Test(train, a_model_with_weights_that_are_not_finite_has_no_loss) {
     for (int i = 0; i < 2; i++) {
         bias[7] = bad[i];
         hst_copy_in(t, HST_F64, bias);
-        cr_expect_eq(hst_lm_evaluate(model, (const uint8_t *)"abc", 3, 0, &nats), HST_ERROR_DIVERGED);
+        cr_expect_eq(hst_lm_evaluate(model, hst_byte_symbols("abc", 3), 0, NULL, &nats), HST_ERROR_DIVERGED);
         hst_clear_error(ctx);
         uint8_t text[8], *at = text;
         hst_sampling s = hst_sampling_defaults();
-        cr_expect_eq(hst_lm_generate(model, NULL, 0, 4, &s, keep, &at), HST_ERROR_DIVERGED);
+        cr_expect_eq(hst_lm_generate(model, hst_byte_symbols("a", 1), 4, &s, keep, &at), HST_ERROR_DIVERGED);
         hst_clear_error(ctx);
     }
     hst_lm_free(model);
@@ -106,7 +107,8 @@ Test(train, generation_continues_what_a_whole_pass_predicts) {
     uint8_t text[1 + 40] = "T", *at = text + 1;
     hst_sampling greedy = hst_sampling_defaults();
     greedy.temperature = 0;
-    cr_assert(hst_lm_generate(model, text, 1, 40, &greedy, keep, &at) == HST_OK, "%s", hst_error(ctx));
+    cr_assert(hst_lm_generate(model, hst_byte_symbols(text, 1), 40, &greedy, keep, &at) == HST_OK, "%s",
+              hst_error(ctx));
     cr_assert(at == text + 41);
     hst_no_grad_begin(ctx);
     hst_scope_begin(ctx);

@@ -23,7 +23,7 @@ static void deallocate(void *memory, size_t bytes, void *user) {
     free(memory);
 }
 
-static bool accept(int symbol, void *user) { return (void)symbol, (void)user, true; }
+static bool accept(int64_t symbol, void *user) { return (void)symbol, (void)user, true; }
 
 // As a program without checks would be written.
 static hst_status train_and_use(ledger *l, const char *path) {
@@ -34,13 +34,13 @@ static hst_status train_and_use(ledger *l, const char *path) {
     held_out = hst_corpus_split(text, 0.2);
     hst_train_options o;
     hst_train_defaults(&o, sizeof o);
-    o.hidden = 8, o.layers = 2, o.batch = 2, o.length = 4, o.steps = 2, o.dropout = 0.1;
+    o.hidden = 8, o.layers = 2, o.batch = 2, o.length = 4, o.steps = 2, o.dropout = 0.1, o.accumulate = 2, o.ema = 0.5;
     hst_trainer *trainer = hst_trainer_new(ctx, &o, text, held_out);
     hst_trainer_run(trainer, NULL, NULL, NULL);
     hst_lm_save(hst_trainer_model(trainer), path);
     hst_lm *loaded = hst_lm_load(ctx, path);
     hst_sampling sampling = hst_sampling_defaults();
-    hst_lm_generate(loaded, NULL, 0, 5, &sampling, accept, NULL);
+    hst_lm_generate(loaded, hst_byte_symbols("m", 1), 5, &sampling, accept, NULL);
     hst_status status = hst_get_status(ctx);
     hst_lm_free(loaded);
     hst_trainer_free(trainer);

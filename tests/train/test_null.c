@@ -4,7 +4,7 @@
 #include "train/halfstep.h"
 
 static hst_tensor *identity(hst_context *ctx, hst_tensor *const *x, void *user) { return (void)ctx, (void)user, x[0]; }
-static bool keep_going(int symbol, void *user) { return (void)symbol, (void)user, true; }
+static bool keep_going(int64_t symbol, void *user) { return (void)symbol, (void)user, true; }
 
 Test(null, no_context) {
     hst_memory memory;
@@ -54,27 +54,40 @@ Test(null, no_tensor) {
 Test(null, nothing_else) {
     double nats;
     hst_tensor *c;
+    hst_symbols none = {0};
+    size_t count;
+    char sum[65];
     hst_sampling sampling = hst_sampling_defaults();
     cr_expect(!hst_parameter(NULL, "w", NULL) && !hst_parameter_count(NULL) && !hst_parameter_name(NULL, 0));
     cr_expect(!hst_parameter_value(NULL, 0) && !hst_parameter_elements(NULL) && !hst_parameters_context(NULL));
-    cr_expect(isnan(hst_gradient_norm(NULL)) && !hst_adamw(NULL, hst_adamw_defaults()) &&
-              !hst_sgd(NULL, (hst_sgd_options){0, 0}));
+    cr_expect(isnan(hst_gradient_norm(NULL)) && hst_request_gradients(NULL, HST_ADD));
+    cr_expect(!hst_optimizer_new(NULL, NULL) && !hst_ema_new(NULL, 0.9) && isnan(hst_schedule_rate(NULL, 0)));
+    cr_expect(hst_ema_update(NULL) && !hst_ema_updates(NULL) && !hst_ema_state_count(NULL));
+    cr_expect(!hst_ema_state(NULL, 0, NULL, 0));
+    hst_ema_swap(NULL), hst_ema_set_updates(NULL, 1), hst_ema_free(NULL);
     cr_expect(hst_optimizer_step(NULL, 1, 1) && !hst_optimizer_steps(NULL) && !hst_optimizer_state_count(NULL));
     cr_expect(!hst_optimizer_state(NULL, 0, NULL, 0));
     hst_optimizer_set_steps(NULL, 1), hst_optimizer_free(NULL), hst_parameters_free(NULL);
     cr_expect(!hst_sru_new(NULL, "", NULL) && !hst_sru_forward(NULL, NULL, NULL, NULL, true, &c) && !c);
     cr_expect(!hst_lm_forward(NULL, NULL, NULL, true, &c) && !c && !hst_lm_configuration(NULL) &&
               !hst_lm_parameters(NULL));
-    cr_expect(hst_lm_save(NULL, "x") && hst_lm_generate(NULL, NULL, 0, 1, &sampling, keep_going, NULL));
-    cr_expect(hst_lm_evaluate(NULL, NULL, 0, 0, &nats));
+    cr_expect(hst_lm_save(NULL, "x") && hst_lm_generate(NULL, none, 1, &sampling, keep_going, NULL));
+    cr_expect(hst_lm_evaluate(NULL, none, 0, NULL, &nats) && hst_lm_set_tokenizer(NULL, NULL) &&
+              !hst_lm_tokenizer(NULL));
     hst_sru_free(NULL), hst_lm_free(NULL);
     cr_expect(hst_corpus_add(NULL, "x") && hst_corpus_add_bytes(NULL, "x", 1) && !hst_corpus_bytes(NULL));
     cr_expect(!hst_corpus_size(NULL) && !hst_corpus_split(NULL, 0.5) && !hst_corpus_context(NULL));
+    cr_expect(!hst_tokenizer_bytes(NULL) && !hst_tokenizer_characters(NULL) && !hst_tokenizer_read(NULL, NULL));
+    cr_expect(!hst_tokenizer_text(NULL) && !hst_tokenizer_size(NULL) && hst_tokenizer_equal(NULL, NULL));
+    cr_expect(!*hst_tokenizer_decode(NULL, 0, &count) && !count && hst_tokenizer_start(NULL) == 10);
+    cr_expect(hst_corpus_encode(NULL, NULL, true) && !hst_corpus_tokenizer(NULL) && !hst_corpus_symbols(NULL).count);
+    hst_corpus_sha256(NULL, sum), hst_tokenizer_free(NULL);
     cr_expect(!hst_stream_new(NULL, 1, 1, 1) && hst_stream_next(NULL, NULL, NULL, NULL) && !hst_stream_position(NULL));
     cr_expect(!hst_stream_epoch_batches(NULL));
     hst_stream_seek(NULL, 1), hst_stream_free(NULL), hst_corpus_free(NULL);
     cr_expect(hst_trainer_run(NULL, NULL, NULL, NULL) && hst_trainer_step(NULL, NULL));
-    cr_expect(!hst_trainer_model(NULL) && !hst_trainer_options(NULL));
+    cr_expect(!hst_trainer_new_from(NULL, "x", NULL, NULL, NULL) && hst_train_memory(NULL, 1) == 0);
+    cr_expect(!hst_trainer_model(NULL) && !hst_trainer_options(NULL) && !hst_trainer_ema(NULL));
     hst_trainer_free(NULL);
 }
 
@@ -85,7 +98,7 @@ Test(null, a_program_without_checks_reports_the_first_error) {
     config.hidden = 0;
     hst_lm *model = hst_lm_new(ctx, &config);
     hst_parameters *weights = hst_lm_parameters(model);
-    hst_optimizer *adam = hst_adamw(weights, hst_adamw_defaults());
+    hst_optimizer *adam = hst_optimizer_new(weights, NULL);
     hst_corpus *text = hst_corpus_new(ctx);
     hst_corpus_add_bytes(text, "some text", 9);
     hst_stream *stream = hst_stream_new(text, 1, 4, 1);

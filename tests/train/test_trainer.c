@@ -101,6 +101,8 @@ Test(train, a_step_allocates_nothing_from_the_system_after_the_third) {
     hst_context *ctx = open_context(2);
     hst_corpus *text = story(ctx, 400);
     hst_train_options o = small(100);
+    o.accumulate = 3;
+    o.ema = 0.99;
     hst_trainer *t = hst_trainer_new(ctx, &o, text, NULL);
     hst_memory before, after;
     for (int i = 0; i < 3; i++) cr_assert(hst_trainer_step(t, NULL) == HST_OK);
@@ -276,9 +278,23 @@ Test(train, a_text_of_another_context_is_refused) {
 Test(train, options_out_of_range_are_refused_by_name) {
     hst_context *ctx = open_context(1);
     hst_corpus *text = story(ctx, 100);
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 15; i++) {
         hst_train_options o = small(10);
-        const char *names[] = {"hidden", "dropout", "lr", "epochs", "length", "size is 0", "clip"};
+        const char *names[] = {"hidden",
+                               "dropout",
+                               "lr",
+                               "epochs",
+                               "length",
+                               "size is 0",
+                               "clip",
+                               "accumulate",
+                               "ema",
+                               "kind 9",
+                               "schedule of kind 9",
+                               "adamw's betas",
+                               "nesterov needs",
+                               "lr_step_every",
+                               "lr_step_factor"};
         if (i == 0) o.hidden = 0;
         if (i == 1) o.dropout = NAN;
         if (i == 2) o.lr = -1;
@@ -286,10 +302,104 @@ Test(train, options_out_of_range_are_refused_by_name) {
         if (i == 4) o.length = 100000; // more than the text
         if (i == 5) o.size = 0;
         if (i == 6) o.clip = INFINITY;
+        if (i == 7) o.accumulate = 0;
+        if (i == 8) o.ema = 1;
+        if (i == 9) o.optimizer = (hst_optimizer_kind)9;
+        if (i == 10) o.schedule = (hst_schedule_kind)9;
+        if (i == 11) o.beta2 = 1;
+        if (i == 12) o.optimizer = HST_SGD, o.nesterov = true, o.momentum = 0;
+        if (i == 13) o.lr_step_every = 0;
+        if (i == 14) o.lr_step_factor = NAN;
         cr_expect_null(hst_trainer_new(ctx, &o, text, NULL));
         cr_expect(hst_get_status(ctx) == HST_ERROR_VALUE && strstr(hst_error(ctx), names[i]), "%s", hst_error(ctx));
         hst_clear_error(ctx);
     }
     hst_corpus_free(text);
+    hst_close(ctx);
+}
+
+// The estimate against what the pool counts, over one step and an evaluation.
+Test(train, memory_is_known_before_it_is_taken) {
+    static const struct {
+        int64_t hidden, batch, length;
+        int layers;
+        double dropout;
+        bool tied;
+        hst_optimizer_kind optimizer;
+    } cases[] = {{128, 16, 64, 4, 0, false, HST_ADAMW}, {64, 32, 64, 1, 0, false, HST_SGD},
+                 {40, 5, 13, 2, 0.1, true, HST_ADAMW},  {96, 8, 32, 8, 0.1, true, HST_ADAMW},
+                 {32, 1, 1, 2, 0, false, HST_ADAMW},    {128, 16, 64, 4, 0.1, false, HST_SGD}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hst_context *ctx = open_context(1);
+        hst_corpus *text = story(ctx, 2000), *held_out = hst_corpus_split(text, 0.1);
+        hst_memory before, after;
+        hst_memory_stats(ctx, &before);
+        hst_train_options o = small(1);
+        o.hidden = cases[i].hidden, o.batch = cases[i].batch, o.length = cases[i].length, o.layers = cases[i].layers;
+        o.dropout = cases[i].dropout, o.tied = cases[i].tied, o.optimizer = cases[i].optimizer;
+        hst_trainer *trainer = hst_trainer_new(ctx, &o, text, held_out);
+        cr_assert_eq(hst_trainer_run(trainer, NULL, NULL, NULL), HST_OK, "%s", hst_error(ctx));
+        hst_memory_stats(ctx, &after);
+        double taken = (double)(after.peak_total - before.current_total), estimate = hst_train_memory(&o, 256);
+        cr_expect(estimate > 0.75 * taken && estimate < 1.25 * taken, "case %zu: %.0f, estimated %.0f", i, taken,
+                  estimate);
+        hst_trainer_free(trainer);
+        hst_corpus_free(held_out), hst_corpus_free(text);
+        hst_close(ctx);
+    }
+}
+
+// Characters as symbols: the model has their number, and its file says which they are.
+Test(train, a_text_of_characters) {
+    hst_context *ctx = open_context(1);
+    hst_corpus *text = story(ctx, 50), *held_out = hst_corpus_split(text, 0.2);
+    hst_tokenizer *t = hst_tokenizer_characters(text);
+    hst_corpus_encode(text, t, false);
+    hst_train_options o = small(2);
+    cr_expect_null(hst_trainer_new(ctx, &o, text, held_out));
+    cr_expect(hst_get_status(ctx) == HST_ERROR_VALUE && strstr(hst_error(ctx), "another tokenizer"), "%s",
+              hst_error(ctx));
+    hst_clear_error(ctx);
+    hst_corpus_encode(held_out, t, false);
+    hst_trainer *trainer = hst_trainer_new(ctx, &o, text, held_out);
+    cr_assert_eq(hst_trainer_run(trainer, folder, NULL, NULL), HST_OK, "%s", hst_error(ctx));
+    hst_trainer_free(trainer);
+    char path[256];
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    hst_lm *model = hst_lm_load(ctx, path);
+    cr_assert(model, "%s", hst_error(ctx));
+    cr_expect_eq(hst_lm_configuration(model)->vocabulary, hst_tokenizer_size(t));
+    cr_expect_str_eq(hst_lm_tokenizer(model), hst_tokenizer_text(t));
+    hst_lm_free(model);
+    hst_corpus *bytes = story(ctx, 50);
+    cr_expect_null(hst_trainer_new_from(ctx, path, &o, bytes, NULL));
+    cr_expect(hst_get_status(ctx) == HST_ERROR_VALUE && strstr(hst_error(ctx), "tokenizer of this file"), "%s",
+              hst_error(ctx));
+    hst_close(ctx);
+}
+
+// Training further starts from the file's weights: with a rate of 0 it ends with them.
+Test(train, a_model_is_trained_further) {
+    hst_context *ctx = open_context(1);
+    hst_corpus *text = story(ctx, 50), *other = story(ctx, 80);
+    hst_train_options o = small(3);
+    hst_trainer *first = hst_trainer_new(ctx, &o, text, NULL);
+    cr_assert_eq(hst_trainer_run(first, folder, NULL, NULL), HST_OK, "%s", hst_error(ctx));
+    char path[256];
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    o.hidden = 999, o.layers = 9, o.lr = 0; // the shape is the file's
+    hst_trainer *second = hst_trainer_new_from(ctx, path, &o, other, NULL);
+    cr_assert(second, "%s", hst_error(ctx));
+    cr_expect(hst_trainer_options(second)->hidden == 40 && hst_trainer_options(second)->layers == 2);
+    cr_assert_eq(hst_trainer_run(second, NULL, NULL, NULL), HST_OK, "%s", hst_error(ctx));
+    const hst_parameters *a = hst_lm_parameters(hst_trainer_model(first)),
+                         *b = hst_lm_parameters(hst_trainer_model(second));
+    cr_assert_eq(hst_parameter_count(a), hst_parameter_count(b));
+    for (int i = 0; i < hst_parameter_count(a); i++) {
+        hst_tensor *x = hst_parameter_value(a, i), *y = hst_parameter_value(b, i);
+        cr_expect_arr_eq(hst_data(x), hst_data(y), (size_t)hst_count(x) * sizeof(float), "%s",
+                         hst_parameter_name(a, i));
+    }
+    hst_trainer_free(second), hst_trainer_free(first);
     hst_close(ctx);
 }

@@ -20,19 +20,27 @@ typedef struct cli_common {
 
 enum { CLI_AUTO, CLI_ALWAYS, CLI_NEVER };
 
+typedef struct cli_term {
+    const char *name, *meaning; // a list of them ends with a NULL name
+} cli_term;
+
+// All that is known about a command. The parser, --help, the manual page and the completions are made from it.
 typedef struct cli_command {
     const char *name;
-    const char *operands;                                       // as the usage line shows them: "MODEL TEXT..."
+    const char *operands;                                       // as the usage line shows them: "MODEL TEXT..."; a
+                                                                // path each, but for COMMAND and choices "a|b"
     int at_least, at_most;                                      // how many; at_most < 0: any number
     const char *summary;                                        // one line
-    const char *details;                                        // a paragraph for --help
+    const char *details;                                        // a paragraph
+    const cli_term *examples;                                   // or NULL: command lines, and what they do
+    const cli_term *files;                                      // or NULL: what it leaves behind
     const cli_option *options;                                  // or NULL
     size_t size;                                                // of the struct that the options fill in
     void (*defaults)(void *values);                             // NULL: all zero
     int (*run)(const void *values, int count, char **operands); // returns the exit code
 } cli_command;
 
-extern const cli_command cli_train, cli_eval, cli_generate, cli_info, cli_help, cli_version;
+extern const cli_command cli_train, cli_eval, cli_generate, cli_info, cli_completion, cli_help, cli_version;
 extern const cli_command *const cli_commands[]; // ends with NULL
 extern const cli_option cli_common_options[];
 
@@ -40,8 +48,14 @@ const cli_command *cli_find_command(const char *name); // NULL after printing wh
 void *cli_new_values(const cli_command *command);      // its options at their defaults, for free(); NULL after an error
 
 // ---- help.c ----
+extern const cli_term cli_examples[], cli_exit_codes[], cli_environment[]; // what holds for all commands
 void cli_print_overview(FILE *out);
 void cli_print_help(FILE *out, const cli_command *command);
+// What an option means, with its range and default, "layers (from 1 to 64; default: 4)". Returns buffer.
+const char *cli_explain_option(const cli_option *option, const void *values, char *buffer, size_t size);
+
+// ---- manual.c ----
+void cli_print_manual(FILE *out, const cli_command *command); // as roff; NULL: the page of the whole, halfstep(1)
 
 // ---- message.c: one line each on stderr ----
 void cli_set_color(int color); // CLI_AUTO: a terminal, TERM is not "dumb", NO_COLOR is unset or empty
@@ -55,13 +69,20 @@ int cli_close_stdout(int code);    // flushes; returns code, or, where that is C
 // NULL after printing why; *code is then the exit code. `log` may be NULL.
 hst_context *cli_open(const cli_common *common, void (*log)(int level, const char *message, void *user), void *user,
                       int *code);
+// A `log` that prints warnings.
+void cli_print_message(int level, const char *message, void *user);
 // Prints the context's error and returns its exit code. `reading`: an input was being read, which makes most errors
 // CLI_INPUT.
 int cli_failure(const hst_context *ctx, bool reading);
-// Reads all texts into a new corpus, or a model (a file, or a run folder that holds model.safetensors). NULL after an
-// error, which is the context's.
+// Reads all texts into a new corpus, or a model (a file, or a run folder that holds model.safetensors) with what its
+// symbols stand for. NULL after an error, which is the context's.
 hst_corpus *cli_read_texts(hst_context *ctx, int count, char **paths);
-hst_lm *cli_read_model(hst_context *ctx, const char *path);
-hst_lm *cli_read_byte_model(hst_context *ctx, const char *path); // the same, with a vocabulary of 256
+hst_lm *cli_read_model(hst_context *ctx, const char *path, hst_tokenizer **tokenizer);
+// The file that cli_read_model reads for `path`: the path itself, or in buffer[size].
+const char *cli_model_path(const char *path, char *buffer, size_t size);
+
+// What to do with characters that a tokenizer has no symbol for: the choices of --unknown.
+enum { CLI_UNKNOWN_ERROR, CLI_UNKNOWN_SKIP };
+#define CLI_UNKNOWN_CHOICES "error|skip"
 
 #endif

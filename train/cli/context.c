@@ -20,6 +20,11 @@ hst_context *cli_open(const cli_common *common, void (*log)(int level, const cha
     return NULL;
 }
 
+void cli_print_message(int level, const char *message, void *user) {
+    (void)user;
+    if (level == HST_LOG_WARNING) cli_warning("%s", message);
+}
+
 int cli_failure(const hst_context *ctx, bool reading) {
     hst_status status = hst_get_status(ctx);
     cli_error("%s", hst_error(ctx));
@@ -38,21 +43,22 @@ hst_corpus *cli_read_texts(hst_context *ctx, int count, char **paths) {
     return corpus;
 }
 
-hst_lm *cli_read_model(hst_context *ctx, const char *path) {
+const char *cli_model_path(const char *path, char *buffer, size_t size) {
     struct stat info;
-    char inside[PATH_MAX];
-    bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-    if (folder) {
-        snprintf(inside, sizeof inside, "%s/model.safetensors", path);
-        path = inside;
-    }
-    return hst_lm_load(ctx, path);
+    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return path;
+    snprintf(buffer, size, "%s/model.safetensors", path);
+    return buffer;
 }
 
-hst_lm *cli_read_byte_model(hst_context *ctx, const char *path) {
-    hst_lm *model = cli_read_model(ctx, path);
-    if (model && hst_lm_configuration(model)->vocabulary != 256)
-        hst_fail(ctx, HST_ERROR_FORMAT, "%s: its vocabulary has %lld symbols; a model of bytes, with 256, is needed",
-                 path, (long long)hst_lm_configuration(model)->vocabulary);
+hst_lm *cli_read_model(hst_context *ctx, const char *path, hst_tokenizer **tokenizer) {
+    char inside[PATH_MAX];
+    path = cli_model_path(path, inside, sizeof inside);
+    hst_lm *model = hst_lm_load(ctx, path);
+    *tokenizer = model ? hst_tokenizer_read(ctx, hst_lm_tokenizer(model)) : NULL;
+    int64_t symbols = hst_tokenizer_size(*tokenizer);
+    if (*tokenizer && hst_lm_configuration(model)->vocabulary != symbols)
+        hst_fail(ctx, HST_ERROR_FORMAT, "%s: its vocabulary has %lld symbols, but its tokenizer, of %ss, has %lld",
+                 path, (long long)hst_lm_configuration(model)->vocabulary, hst_tokenizer_unit(*tokenizer),
+                 (long long)symbols);
     return model;
 }

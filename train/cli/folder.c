@@ -1,11 +1,10 @@
 // folder.c: see folder.h.
 #include "train/cli/folder.h"
 
-#include "train/cli/cli.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +12,13 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-static const char *const run_files[] = {"model.safetensors", "last.safetensors", "previous.safetensors",
-                                        "next.safetensors", "log.jsonl"};
-enum { RUN_FILES = sizeof run_files / sizeof *run_files };
+const cli_term cli_run_files[] = {
+    {"model.safetensors", "the model, the best by the held-out text; without one, the newest"},
+    {"last.safetensors", "the newest checkpoint: the model and all that --resume needs"},
+    {"previous.safetensors", "the checkpoint before it"},
+    {"next.safetensors", "a checkpoint on its way to the place of the last, while both are moved"},
+    {"log.jsonl", "the run's record, one JSON object a line"},
+    {NULL, NULL}};
 
 const char *cli_default_folder(const char *text, char *buffer, size_t size) {
     char resolved[PATH_MAX];
@@ -33,8 +36,8 @@ const char *cli_default_folder(const char *text, char *buffer, size_t size) {
 
 bool cli_folder_in_use(const char *folder) {
     char path[PATH_MAX];
-    for (int i = 0; i < RUN_FILES; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, run_files[i]);
+    for (const cli_term *file = cli_run_files; file->name; file++) {
+        snprintf(path, sizeof path, "%s/%s", folder, file->name);
         if (access(path, F_OK) == 0) return true;
     }
     return false;
@@ -64,6 +67,16 @@ bool cli_prepare_folder(const char *folder) {
     return written || refuse(folder, "the run folder cannot be written to");
 }
 
+bool cli_folder_can_be_used(const char *folder) {
+    struct stat info;
+    char parent[PATH_MAX];
+    bool there = stat(folder, &info) == 0;
+    if (there && !S_ISDIR(info.st_mode)) return cli_error("%s: is a file, not a folder for the run", folder), false;
+    snprintf(parent, sizeof parent, "%s", folder);
+    const char *place = there ? folder : dirname(parent);
+    return access(place, W_OK | X_OK) == 0 || refuse(place, "the run folder cannot be made here, or written to");
+}
+
 bool cli_folder_has_room(const char *folder, int64_t bytes) {
     struct statvfs disk;
     if (statvfs(folder, &disk) != 0) return true; // no answer is no reason to stop
@@ -76,9 +89,9 @@ bool cli_folder_has_room(const char *folder, int64_t bytes) {
 
 // Whether a run, or one that was killed while it saved, made a file of this name: last.safetensors.tmp.123.
 static bool is_of_a_run(const char *name) {
-    for (int i = 0; i < RUN_FILES; i++) {
-        size_t length = strlen(run_files[i]);
-        if (!strncmp(name, run_files[i], length) && (!name[length] || !strncmp(name + length, ".tmp", 4))) return true;
+    for (const cli_term *file = cli_run_files; file->name; file++) {
+        size_t length = strlen(file->name);
+        if (!strncmp(name, file->name, length) && (!name[length] || !strncmp(name + length, ".tmp", 4))) return true;
     }
     return false;
 }

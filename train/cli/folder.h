@@ -2,9 +2,13 @@
 #ifndef CLI_FOLDER_H
 #define CLI_FOLDER_H
 
+#include "train/cli/cli.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+extern const cli_term cli_run_files[]; // their names, and what they are
 
 // "dir/book.txt" -> "book.run" in the current folder; "-" -> "stdin.run". Into buffer[size]; returns buffer.
 const char *cli_default_folder(const char *text, char *buffer, size_t size);
@@ -14,6 +18,9 @@ bool cli_folder_in_use(const char *folder);
 
 // Makes the folder where it is missing and writes and deletes a probe file. false after printing what is wrong.
 bool cli_prepare_folder(const char *folder);
+
+// The same without making or writing anything: whether it is there, or its parent is, and may be written to.
+bool cli_folder_can_be_used(const char *folder);
 
 // Whether `bytes` more fit on the folder's disk. false after printing how many do.
 bool cli_folder_has_room(const char *folder, int64_t bytes);

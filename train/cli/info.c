@@ -30,15 +30,18 @@ static void print_tensors(const hst_parameters *list) {
 }
 
 static int describe_model(hst_context *ctx, const char *path) {
-    hst_lm *model = cli_read_model(ctx, path);
+    hst_tokenizer *tokenizer;
+    hst_lm *model = cli_read_model(ctx, path, &tokenizer);
     if (!model) return cli_failure(ctx, true);
     const hst_parameters *list = hst_lm_parameters(model);
     print_configuration(hst_lm_configuration(model));
+    if (tokenizer) printf("symbols       %ss\n", hst_tokenizer_unit(tokenizer));
     printf("parameters    %" PRId64 "\n", hst_parameter_elements(list));
     printf("tensors       %d, in memory (rows, columns)\n", hst_parameter_count(list));
     print_tensors(list);
+    hst_tokenizer_free(tokenizer);
     hst_lm_free(model);
-    return CLI_DONE;
+    return hst_get_status(ctx) ? cli_failure(ctx, true) : CLI_DONE;
 }
 
 static int describe_machine(const hst_context *ctx) {
@@ -57,6 +60,10 @@ static int run(const void *values, int count, char **operands) {
     return code;
 }
 
+static const cli_term examples[] = {{"halfstep info book.run", "what the model is made of"},
+                                    {"halfstep info", "what this program and this machine have"},
+                                    {NULL, NULL}};
+
 const cli_command cli_info = {
     .name = "info",
     .operands = "[MODEL]",
@@ -65,6 +72,7 @@ const cli_command cli_info = {
     .details = "Prints a model's configuration, size and tensors. MODEL is a file, or a run folder (then its "
                "model.safetensors). Without one it prints the version, the kernels that this CPU runs, and the number "
                "of threads.",
+    .examples = examples,
     .size = sizeof(cli_common),
     .run = run,
 };

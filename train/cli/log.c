@@ -7,13 +7,22 @@
 #include <limits.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
+
+// A run that was killed may have left half a line. It goes, so that what is appended does not become its other half.
+static bool drop_torn_line(FILE *file) {
+    long end = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1, keep = end;
+    while (keep > 0 && fseek(file, keep - 1, SEEK_SET) == 0 && fgetc(file) != '\n') keep--;
+    return keep == end || (keep >= 0 && ftruncate(fileno(file), keep) == 0);
+}
 
 bool cli_log_open(cli_log *log, const char *folder, bool append) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/log.jsonl", folder);
-    *log = (cli_log){.file = fopen(path, append ? "ae" : "we")};
-    if (!log->file) cli_error("%s: %s", path, strerror(errno));
-    return log->file != NULL;
+    *log = (cli_log){.file = fopen(path, append ? "a+e" : "we")};
+    bool open = log->file && (!append || drop_torn_line(log->file));
+    if (!open) cli_error("%s: %s", path, strerror(errno));
+    return open;
 }
 
 void cli_log_close(cli_log *log) {
@@ -54,7 +63,7 @@ void cli_log_progress(cli_log *log, const hst_progress *p) {
     if (p->event == HST_EVENT_STEP) write_step(&json, p);
     if (p->event == HST_EVENT_EVAL) {
         json_real(&json, "validation", p->validation);
-        json_real(&json, "bits_per_byte", p->validation / M_LN2);
+        json_real(&json, "bits_per_symbol", p->validation / M_LN2);
         json_real(&json, "best", p->best);
     }
     if (p->event == HST_EVENT_SAVE) json_text(&json, "path", p->path);

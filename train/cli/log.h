@@ -1,6 +1,6 @@
 // log.h: a run's record, RUN/log.jsonl: one flat JSON object a line, each with "event": start, step, eval, save, warn,
 // end. Losses are in nats per byte, times in seconds since the run began. A line is on its way to the disk when the
-// call returns; a torn last line is possible after a crash.
+// call returns; a torn last line is possible after a crash, until the run goes on.
 #ifndef CLI_LOG_H
 #define CLI_LOG_H
 

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-const cli_command *const cli_commands[] = {&cli_train, &cli_eval,    &cli_generate, &cli_info,
-                                           &cli_help,  &cli_version, NULL};
+const cli_command *const cli_commands[] = {&cli_train,      &cli_eval, &cli_generate, &cli_info,
+                                           &cli_completion, &cli_help, &cli_version,  NULL};
 
 const cli_option cli_common_options[] = {
     {.help = "Common"},
@@ -23,7 +23,7 @@ const cli_option cli_common_options[] = {
     {0}};
 
 const cli_command *cli_find_command(const char *name) {
-    const char *names[16];
+    const char *names[sizeof cli_commands / sizeof *cli_commands];
     int count = 0;
     for (; cli_commands[count]; count++) {
         if (strcmp(cli_commands[count]->name, name) == 0) return cli_commands[count];
@@ -78,32 +78,12 @@ static void occupy_closed_streams(void) {
             (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
-static int run_help(const void *values, int count, char **operands) {
-    (void)values;
-    const cli_command *command = count ? cli_find_command(operands[0]) : NULL;
-    if (count && !command) return CLI_USAGE;
-    if (command)
-        cli_print_help(stdout, command);
-    else
-        cli_print_overview(stdout);
-    return CLI_DONE;
-}
-
 static int run_version(const void *values, int count, char **operands) {
     (void)values, (void)count, (void)operands;
     printf("halfstep %s\n", hst_version());
     return CLI_DONE;
 }
 
-const cli_command cli_help = {
-    .name = "help",
-    .operands = "[COMMAND]",
-    .at_most = 1,
-    .summary = "this, or all about one command",
-    .details = "Prints the list of commands, or all about one.",
-    .size = sizeof(cli_common),
-    .run = run_help,
-};
 const cli_command cli_version = {
     .name = "version",
     .operands = "",

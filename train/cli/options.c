@@ -5,36 +5,48 @@
 
 #include <string.h>
 
-enum { MAX_OPTIONS = 64 };
+enum { MAX_OPTIONS = 128 };
 
-// A command's own table, then the common one.
 typedef struct parser {
     const char *command;
-    const cli_option *tables[2];
+    const cli_option *table;
     void *values;
     char **next; // the argument after the one at hand, in a list that ends with NULL
 } parser;
 
-static const cli_option *find_long(const parser *p, const char *name, size_t length) {
-    for (int t = 0; t < 2; t++)
-        for (const cli_option *o = p->tables[t]; o && cli_table_goes_on(o); o++)
-            if (o->name && strlen(o->name) == length && strncmp(o->name, name, length) == 0) return o;
+cli_walk cli_walk_options(const cli_option *table) {
+    return table ? (cli_walk){table, cli_common_options} : (cli_walk){cli_common_options, NULL};
+}
+
+const cli_option *cli_next_option(cli_walk *walk) {
+    while (walk->next) {
+        for (; cli_table_goes_on(walk->next); walk->next++)
+            if (walk->next->name) return walk->next++;
+        walk->next = walk->then;
+        walk->then = NULL;
+    }
     return NULL;
 }
 
+static const cli_option *find_long(const parser *p, const char *name, size_t length) {
+    cli_walk walk = cli_walk_options(p->table);
+    const cli_option *o;
+    while ((o = cli_next_option(&walk)) && (strlen(o->name) != length || strncmp(o->name, name, length) != 0)) continue;
+    return o;
+}
+
 static const cli_option *find_alias(const parser *p, char alias) {
-    for (int t = 0; t < 2; t++)
-        for (const cli_option *o = p->tables[t]; o && cli_table_goes_on(o); o++)
-            if (o->name && o->alias == alias) return o;
-    return NULL;
+    cli_walk walk = cli_walk_options(p->table);
+    const cli_option *o;
+    while ((o = cli_next_option(&walk)) && o->alias != alias) continue;
+    return o;
 }
 
 static bool refuse_unknown(const parser *p, const char *argument) {
     const char *names[MAX_OPTIONS + 1];
     int count = 0;
-    for (int t = 0; t < 2; t++)
-        for (const cli_option *o = p->tables[t]; o && cli_table_goes_on(o) && count < MAX_OPTIONS; o++)
-            if (o->name) names[count++] = o->name;
+    cli_walk walk = cli_walk_options(p->table);
+    for (const cli_option *o; count < MAX_OPTIONS && (o = cli_next_option(&walk));) names[count++] = o->name;
     names[count] = NULL;
     char word[64];
     snprintf(word, sizeof word, "%.*s", (int)strcspn(argument, "="), argument);
@@ -77,7 +89,7 @@ static bool take_option(parser *p, const char *argument) {
 }
 
 bool cli_parse(const char *command, const cli_option *table, void *values, char **arguments, int *count) {
-    parser p = {command, {table, cli_common_options}, values, arguments};
+    parser p = {command, table, values, arguments};
     bool options = true; // until "--"
     *count = 0;
     while (*p.next) {
@@ -88,6 +100,8 @@ bool cli_parse(const char *command, const cli_option *table, void *values, char 
             arguments[(*count)++] = argument;
         else if (!take_option(&p, argument))
             return false;
+        else
+            cli_set_color(((const cli_common *)values)->color); // so that it holds for what is wrong further on
     }
     return true;
 }

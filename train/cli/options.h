@@ -1,4 +1,5 @@
-// options.h: option tables. One table a command drives the parser, --help, and the configuration in a run's log:
+// options.h: option tables. One table a command drives the parser, --help, the manual page, the completions, and the
+// configuration in a run's log:
 //
 //     static const cli_option options[] = {
 //         {.help = "The model"},                                      // a heading
@@ -21,7 +22,9 @@ typedef enum cli_type {
     CLI_REAL,    // double
     CLI_SECONDS, // double: "90", "90s", "3m", "1h30m"
     CLI_CHOICE,  // int: which of `choices`
-    CLI_TEXT     // const char *
+    CLI_TEXT,    // const char *
+    CLI_FILE,    // const char *: a path; completions offer files,
+    CLI_FOLDER   // or folders
 } cli_type;
 
 typedef enum cli_ends { CLI_BOTH, CLI_ABOVE_LOW, CLI_BELOW_HIGH } cli_ends; // which ends belong to the range
@@ -40,6 +43,16 @@ typedef struct cli_option {
 } cli_option;
 
 static inline bool cli_table_goes_on(const cli_option *option) { return option->name || option->help; }
+
+// Visits the options of a command: first its own table (or NULL), then the common one, without headings.
+//
+//     cli_walk walk = cli_walk_options(table);
+//     for (const cli_option *o; (o = cli_next_option(&walk));) ...
+typedef struct cli_walk {
+    const cli_option *next, *then;
+} cli_walk;
+cli_walk cli_walk_options(const cli_option *table);
+const cli_option *cli_next_option(cli_walk *walk); // NULL after the last
 
 // Parses the arguments after the verb into `values`, an option's long name with "--name value" or "--name=value". What
 // is not an option is moved to the front of `arguments`, *count says how many; "--" ends the options. false after

@@ -1,9 +1,10 @@
 // progress.h: a run's progress on stderr. On a terminal one line, rewritten at most ten times a second and never wider
-// than the terminal; elsewhere plain lines, one every ten seconds. Fields, always in this order:
+// than the terminal; elsewhere plain lines, one every ten seconds, during a long evaluation too. Fields, always in this
+// order:
 //
 //     step 1200/5000 24% | loss 1.532 (bpc 2.210) | val 1.611 | lr 3.0e-3 | |g| 0.82 | 41.2k tok/s | eta 1m32s
 //
-// loss is the running mean in nats per byte (bpc: in bits), val the last evaluation's, |g| the gradient's norm before
+// loss is the running mean in nats per symbol (bpc: in bits), val the last evaluation's, |g| the gradient's norm before
 // clipping.
 #ifndef CLI_PROGRESS_H
 #define CLI_PROGRESS_H

@@ -1,5 +1,5 @@
 // values.c: the text of an option's value to its target and back. Strict: the whole text is a value in range, or it is
-// none. Nothing here calls setlocale, so strtod and printf keep the "C" locale's point.
+// none. The command never calls setlocale, so that strtod and printf keep the "C" locale's point.
 #include "train/cli/options.h"
 
 #include <errno.h>
@@ -98,6 +98,8 @@ bool cli_set_value(const cli_option *option, void *values, const char *text) {
         *(bool *)target = true;
         return true;
     case CLI_TEXT:
+    case CLI_FILE:
+    case CLI_FOLDER:
         *(const char **)target = text;
         return true;
     case CLI_SEED:
@@ -154,6 +156,12 @@ const char *cli_describe_type(const cli_option *option, char *buffer, size_t siz
     case CLI_TEXT:
         snprintf(buffer, size, "a text");
         break;
+    case CLI_FILE:
+        snprintf(buffer, size, "a file");
+        break;
+    case CLI_FOLDER:
+        snprintf(buffer, size, "a folder");
+        break;
     case CLI_FLAG:
         snprintf(buffer, size, "nothing");
         break;
@@ -163,14 +171,15 @@ const char *cli_describe_type(const cli_option *option, char *buffer, size_t siz
 
 const char *cli_format_value(const cli_option *option, const void *values, char *buffer, size_t size) {
     const void *source = (const char *)values + option->offset;
-    const char *text = option->type == CLI_TEXT ? *(const char *const *)source : NULL;
     const char *choice = option->choices;
     switch (option->type) {
     case CLI_FLAG:
         snprintf(buffer, size, "%s", *(const bool *)source ? "true" : "false");
         break;
     case CLI_TEXT:
-        snprintf(buffer, size, "%s", text ? text : "");
+    case CLI_FILE:
+    case CLI_FOLDER:
+        snprintf(buffer, size, "%s", *(const char *const *)source ? *(const char *const *)source : "");
         break;
     case CLI_INT:
         snprintf(buffer, size, "%d", *(const int *)source);
@@ -204,6 +213,8 @@ static void write_field(json_object *json, const cli_option *option, const void 
         json_bool(json, key, *(const bool *)source);
         break;
     case CLI_TEXT:
+    case CLI_FILE:
+    case CLI_FOLDER:
         json_text(json, key, *(const char *const *)source);
         break;
     case CLI_INT:

@@ -1,0 +1,40 @@
+// naive_update.c: the optimizers' steps and the average of the weights, as their equations in tensor/backend.h.
+#include "ops/cpu/naive.h"
+
+#include <math.h>
+
+bool KERNEL(adam)(hst_context *ctx, const hst_adam_args *args) {
+    (void)ctx;
+    double b1 = args->beta1, b2 = args->beta2;
+    for (int64_t i = 0; i < args->count; i++) {
+        double w = args->w[i], h = args->factor * hst_load(args->g, i) + args->l2 * w;
+        double m = b1 * args->m[i] + (1 - b1) * h;
+        double v = b2 * args->v[i] + (1 - b2) * h * h;
+        double direction = args->adaptive ? m / (args->scale * sqrt(v) + args->eps) : m;
+        args->m[i] = (hst_real)m;
+        args->v[i] = (hst_real)v;
+        args->w[i] = (hst_real)(w - (args->shrink * w + args->rate * direction));
+    }
+    return true;
+}
+
+bool KERNEL(sgd)(hst_context *ctx, const hst_sgd_args *args) {
+    (void)ctx;
+    for (int64_t i = 0; i < args->count; i++) {
+        double w = args->w[i], h = args->factor * hst_load(args->g, i) + args->decay * w, step = h;
+        if (args->m) {
+            double m = args->momentum * args->m[i] + h;
+            step = args->nesterov ? h + args->momentum * m : m;
+            args->m[i] = (hst_real)m;
+        }
+        args->w[i] = (hst_real)(w - args->lr * step);
+    }
+    return true;
+}
+
+bool KERNEL(average)(hst_context *ctx, const hst_average_args *args) {
+    (void)ctx;
+    for (int64_t i = 0; i < args->count; i++)
+        args->average[i] = (hst_real)(args->decay * args->average[i] + (1 - args->decay) * args->w[i]);
+    return true;
+}

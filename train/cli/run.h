@@ -1,0 +1,31 @@
+// run.h: one call of `halfstep train`, for the files it is made of: train.c reports, prepare.c reads and checks.
+#ifndef CLI_RUN_H
+#define CLI_RUN_H
+
+#include "train/cli/log.h"
+#include "train/cli/progress.h"
+#include "train/cli/train_options.h"
+
+typedef struct run {
+    cli_train_values v; // output is always set, steps once planned
+    int texts;
+    char **paths;
+    hst_context *ctx;
+    hst_corpus *text, *held_out; // held_out NULL: no validation
+    hst_tokenizer *tokenizer;
+    hst_trainer *trainer;
+    cli_log log;
+    cli_progress progress;
+    hst_progress now;                // the last state reported
+    bool saved;                      // since this run began
+    double memory_bytes, file_bytes; // what it will need, by estimate
+} run;
+
+// Prints a warning and logs it.
+void cli_run_warn(run *r, const char *message);
+
+// Reads the texts and makes the trainer, with everything that could fail at the end tried before the first step; opens
+// the folder and its log unless this is a dry run. The exit code, after printing what is wrong.
+int cli_run_prepare(run *r);
+
+#endif
