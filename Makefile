@@ -176,6 +176,7 @@ run-tests: $(COMMAND_FOR_TESTS) $(PROGRAMS) | $(BUILD)/locales
 test: run-tests ## every suite, and the gradient checks in the double build
 	@$(MAKE) --no-print-directory REAL=double BUILD=$(BUILD)/double run-tests
 	@tests/listings.sh $(BUILD) '$(CC)'
+	@tests/example.sh $(BUILD) '$(CC)'
 
 check: ## what CI runs beyond the tests: sanitizers, valgrind, clang, installation, symbols (STEPS='...': some)
 	@tests/check.sh $(BUILD) $(STEPS)

@@ -9,6 +9,7 @@
 #ifndef HST_AUTOGRAD_H
 #define HST_AUTOGRAD_H
 
+#include "autograd/custom.h" // operations of the application's own
 #include "tensor/tensor.h"
 
 #ifdef __cplusplus

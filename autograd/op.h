@@ -10,7 +10,13 @@
 #include "tensor/backend.h"
 #include "tensor/context.h"
 
-enum { HST_MAX_INPUTS = 7, HST_MAX_OUTPUTS = 2, HST_MAX_SAVED = 2, HST_MAX_ATTRIBUTES = 80 };
+// The limits of an application's operations are the library's.
+enum {
+    HST_MAX_INPUTS = HST_CUSTOM_INPUTS,
+    HST_MAX_OUTPUTS = HST_CUSTOM_OUTPUTS,
+    HST_MAX_SAVED = HST_CUSTOM_SAVED,
+    HST_MAX_ATTRIBUTES = HST_CUSTOM_ATTRIBUTES
+};
 
 // What mixed precision may do to an operation; amp/README.md says what the classes mean.
 typedef enum hst_cast_class {

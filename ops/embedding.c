@@ -24,7 +24,9 @@ static bool shape(hst_call *call, hst_type *out) {
 
 static bool forward(hst_call *call) {
     const hst_tensor *table = call->in[TABLE], *ids = call->in[IDS];
-    hst_lookup_args l = {.rows = table->shape[0],
+    hst_lookup_args l = {.outer = 1,
+                         .what = "embedding: id",
+                         .rows = table->shape[0],
                          .width = table->shape[1],
                          .count = hst_count(ids),
                          .table = hst_source_of(table),
@@ -36,7 +38,8 @@ static bool forward(hst_call *call) {
 // dtable[r] = sum of dy[i] over the i with ids[i] = r
 static bool backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *dx) {
     const hst_tensor *ids = call->in[IDS], *into = dx[TABLE].into;
-    hst_lookup_grad_args l = {.rows = into->shape[0],
+    hst_lookup_grad_args l = {.outer = 1,
+                              .rows = into->shape[0],
                               .width = into->shape[1],
                               .count = hst_count(ids),
                               .dy = hst_source_of(dy[0]),

@@ -1,4 +1,4 @@
-// linear.c: y = x w + bias, and matmul, which is the same without a bias.
+// linear.c: y = x w + bias.
 //     x (..., K), w (K, N), bias (N)          y (..., N)
 #include <string.h>
 #include "ops/ops.h"
@@ -105,5 +105,3 @@ const hst_op hst_op_linear = {
 hst_tensor *hst_linear(hst_tensor *x, hst_tensor *w, hst_tensor *bias) {
     return hst_apply(&hst_op_linear, (hst_tensor *[HST_MAX_INPUTS]){x, w, bias}, NULL, 0, NULL);
 }
-
-hst_tensor *hst_matmul(hst_tensor *a, hst_tensor *b) { return hst_linear(a, b, NULL); }

@@ -10,8 +10,9 @@
 extern "C" {
 #endif
 
-// y = a b, which is linear without a bias and reports errors as `linear`. a (..., M, K) taken as rows of K, b (K, N), y
-// (..., M, N); float. b may be a transposed view.
+// y = a b. a (..., M, K), b (..., K, N), y (..., M, N); float, y in a's dtype. The leading axes are equal, or
+// broadcast: matched from the last, one that is 1 or missing is repeated. A vector a (K) is a row and a vector b (K) a
+// column, whose axis of extent 1 is then left out of y. Both may be strided views.
 HST_API hst_tensor *hst_matmul(hst_tensor *a, hst_tensor *b);
 
 // y = x w + bias. x (..., K), w (K, N), bias (N) or NULL, y (..., N); float.
@@ -57,11 +58,45 @@ HST_API hst_tensor *hst_mean(hst_tensor *x);
 HST_API hst_tensor *hst_cross_entropy(hst_tensor *logits, hst_tensor *targets);
 HST_API hst_tensor *hst_token_losses(hst_tensor *logits, hst_tensor *targets);
 
-// Views: the same storage, no copies. One extent of hst_reshape may be -1 (what is left); a strided view is refused
-// (hst_cast to its own dtype makes a contiguous copy).
+// Views: the same storage, no copies, any dtype; negative axes count from the end. One extent of hst_reshape may be -1
+// (what is left). A strided view is reshaped where strides can express it (axes of extent 1 come and go, axes are cut
+// in parts) and otherwise refused: hst_cast to its own dtype makes a contiguous copy.
 HST_API hst_tensor *hst_reshape(hst_tensor *x, int rank, const int64_t *shape);
 HST_API hst_tensor *hst_slice(hst_tensor *x, int axis, int64_t start, int64_t end); // [start, end)
 HST_API hst_tensor *hst_transpose(hst_tensor *x, int axis0, int axis1);
+HST_API hst_tensor *hst_unsqueeze(hst_tensor *x, int axis); // a new axis of extent 1 there
+HST_API hst_tensor *hst_squeeze(hst_tensor *x, int axis);   // without this axis, whose extent must be 1
+
+// x repeated to a shape: axes are matched from the last, and those that are 1 or missing in x are repeated (stride 0:
+// do not write into it). The gradient is the sum over the repetitions.
+HST_API hst_tensor *hst_broadcast_to(hst_tensor *x, int rank, const int64_t *shape);
+
+// out[i], i < count: the slices of sizes[i] along an axis, one after the other; views. The sizes' sum is the axis's
+// extent. After an error all out[i] are NULL.
+HST_API hst_status hst_split(hst_tensor *x, int axis, int count, const int64_t *sizes, hst_tensor **out);
+
+// `count` tensors, at least one, as one, after each other along an axis in which alone they may differ; or along a new
+// axis, at `axis` of the result, if the shapes are equal. f32, f16 and bf16 mix, to f32 where they differ; other dtypes
+// must be equal. One tensor may be given several times. HST_ERROR_VALUE if one of them is NULL, unless all are.
+HST_API hst_tensor *hst_cat(int count, hst_tensor *const *x, int axis);
+HST_API hst_tensor *hst_stack(int count, hst_tensor *const *x, int axis);
+
+// y = a where condition is not 0, else b. condition u8, i32 or i64, a and b float, f32 where their dtypes differ; all
+// three are broadcast as by hst_broadcast_to. What was not chosen gets a gradient of exactly 0, even where it is NaN.
+HST_API hst_tensor *hst_where(hst_tensor *condition, hst_tensor *a, hst_tensor *b);
+
+// x with `value` where the mask (u8, i32 or i64, broadcast to x's shape) is not 0; float, in x's dtype.
+HST_API hst_tensor *hst_masked_fill(hst_tensor *x, hst_tensor *mask, double value);
+
+// The entries `ids` (u8, i32 or i64, any shape) of an axis of x (float), in place of which y has the axes of ids: y
+// (x's axes before it, ids' axes, x's axes after it), in x's dtype. Axis 0 of a matrix is hst_embedding. An id outside
+// 0
+// .. extent - 1 is HST_ERROR_VALUE, naming its position and value.
+HST_API hst_tensor *hst_take(hst_tensor *x, hst_tensor *ids, int axis);
+
+// y (ids' shape, classes) in `dtype`: 1 at the class that ids (u8, i32 or i64) names, else 0. No gradient. Errors as
+// hst_take.
+HST_API hst_tensor *hst_one_hot(hst_tensor *ids, int64_t classes, hst_dtype dtype);
 
 // All operations, one a line: name, what mixed precision may do to it (amp/README.md), arguments and results, into
 // text[size], as snprintf does.

@@ -8,6 +8,7 @@
 // clang-format off
 #define HST_OPS(X) \
     X(linear) \
+    X(matmul) \
     X(embedding) \
     X(layer_norm) \
     X(dropout) \
@@ -20,7 +21,12 @@
     X(token_losses) \
     X(reshape) \
     X(slice) \
-    X(transpose)
+    X(transpose) \
+    X(broadcast_to) \
+    X(cat) \
+    X(where) \
+    X(take) \
+    X(one_hot)
 // clang-format on
 
 #define HST_OP_DECLARATION(name) extern const hst_op hst_op_##name;

@@ -1,5 +1,7 @@
-// view.c: reshape, slice, transpose. No elements move; a gradient goes back through the same view of the buffer.
+// view.c: reshape, slice, transpose, broadcast_to. No elements move; a gradient goes back through the same view of the
+// buffer, or is summed over what the view repeats.
 #include <string.h>
+#include "ops/broadcast.h"
 #include "ops/ops.h"
 #include "ops/table.h"
 
@@ -27,18 +29,59 @@ static bool fit(const reshape_attributes *a, int64_t count, int64_t *shape) {
     return true;
 }
 
+// Neighbouring axes of x that one stride runs through are one run; a new axis is cut from the end of the last run.
+// False if an axis would need elements of two.
+static bool find_strides(const hst_tensor *x, const hst_type *to, int64_t *stride) {
+    int64_t length[HST_MAX_RANK + 1] = {1}, step[HST_MAX_RANK + 1] = {1}; // of the runs; run 0 is a scalar's
+    int last = 0;
+    for (int i = 0; i < x->rank; i++) {
+        if (x->shape[i] == 1) continue;
+        bool joins = last > 0 && step[last] == x->shape[i] * x->stride[i];
+        if (!joins) length[++last] = 1;
+        length[last] *= x->shape[i];
+        step[last] = x->stride[i];
+    }
+    for (int i = to->rank - 1; i >= 0; i--) {
+        int64_t n = to->shape[i];
+        if (n > 1 && length[last] == 1 && last > 0) last--;
+        if (length[last] % n != 0) return false;
+        stride[i] = step[last];
+        length[last] /= n;
+        step[last] *= n;
+    }
+    return true;
+}
+
+// Of an empty tensor no stride is used; these do not overflow.
+static void empty_strides(const hst_type *to, int64_t *stride) {
+    int64_t step = 1;
+    for (int i = to->rank - 1; i >= 0; i--) {
+        stride[i] = step;
+        step *= to->shape[i] > 0 ? to->shape[i] : 1;
+    }
+}
+
+static bool reshape_strides(const hst_tensor *x, const hst_type *to, int64_t *stride) {
+    if (hst_count(x) > 0) return find_strides(x, to, stride);
+    empty_strides(to, stride);
+    return true;
+}
+
 static bool reshape_shape(hst_call *call, hst_type *out) {
     const reshape_attributes *a = (const void *)call->attributes;
     const hst_tensor *x = call->in[0];
     char have[64], want[64];
-    if (!hst_is_contiguous(x)) {
+    int64_t stride[HST_MAX_RANK];
+    out[0] = (hst_type){.dtype = x->dtype, .rank = a->rank};
+    bool fits = fit(a, hst_count(x), out[0].shape);
+    if (fits && reshape_strides(x, &out[0], stride)) return true;
+    if (fits) {
         hst_fail(call->ctx, HST_ERROR_SHAPE,
-                 "reshape: %s is a strided view; hst_cast to its own dtype makes a contiguous copy",
+                 "reshape: no view of %s, which is strided, has this shape; hst_cast to its own dtype makes a "
+                 "contiguous copy",
                  hst_describe(x, have));
         return false;
     }
-    out[0] = (hst_type){.dtype = x->dtype, .rank = a->rank};
-    if (fit(a, hst_count(x), out[0].shape)) return true;
     hst_tensor wanted = {.dtype = x->dtype, .rank = a->rank};
     memcpy(wanted.shape, a->shape, sizeof a->shape);
     hst_fail(call->ctx, HST_ERROR_SHAPE,
@@ -48,11 +91,8 @@ static bool reshape_shape(hst_call *call, hst_type *out) {
 }
 
 static hst_tensor *reshape_view(hst_call *call, const hst_type *out) {
-    int64_t stride[HST_MAX_RANK], step = 1;
-    for (int i = out->rank - 1; i >= 0; i--) {
-        stride[i] = step;
-        step *= out->shape[i] > 0 ? out->shape[i] : 1; // of an empty tensor no stride is used, and none overflows
-    }
+    int64_t stride[HST_MAX_RANK];
+    reshape_strides(call->in[0], out, stride);
     return hst_view(call->in[0], out->rank, out->shape, stride, call->in[0]->offset);
 }
 
@@ -73,15 +113,53 @@ const hst_op hst_op_reshape = {
     .backward = reshape_backward,
 };
 
-hst_tensor *hst_reshape(hst_tensor *x, int rank, const int64_t *shape) {
+static hst_tensor *with_shape(const hst_op *op, hst_tensor *x, int rank, const int64_t *shape) {
     if (!x) return NULL;
     if (rank < 0 || rank > HST_MAX_RANK) {
-        hst_fail(x->ctx, HST_ERROR_VALUE, "reshape: rank %d; ranks are 0 to %d", rank, HST_MAX_RANK);
+        hst_fail(x->ctx, HST_ERROR_VALUE, "%s: rank %d; ranks are 0 to %d", op->name, rank, HST_MAX_RANK);
         return NULL;
     }
     reshape_attributes a = {.rank = rank};
     if (rank > 0) memcpy(a.shape, shape, (size_t)rank * sizeof *shape);
-    return hst_apply(&hst_op_reshape, (hst_tensor *[HST_MAX_INPUTS]){x}, &a, sizeof a, NULL);
+    return hst_apply(op, (hst_tensor *[HST_MAX_INPUTS]){x}, &a, sizeof a, NULL);
+}
+
+hst_tensor *hst_reshape(hst_tensor *x, int rank, const int64_t *shape) {
+    return with_shape(&hst_op_reshape, x, rank, shape);
+}
+
+// An axis among the given number of axes; -1 after recording an error. Negative ones count from the end.
+static int find_axis(const char *name, const hst_tensor *x, int axis, int axes) {
+    int found = axis < 0 ? axis + axes : axis;
+    if (found >= 0 && found < axes) return found;
+    char text[64];
+    hst_fail(x->ctx, HST_ERROR_VALUE, "%s: axis %d of %s; axes are %d to %d here", name, axis, hst_describe(x, text),
+             -axes, axes - 1);
+    return -1;
+}
+
+hst_tensor *hst_unsqueeze(hst_tensor *x, int axis) {
+    if (!x || x->ctx->status != HST_OK) return NULL;
+    int at = find_axis("unsqueeze", x, axis, x->rank + 1);
+    if (at < 0) return NULL;
+    int64_t shape[HST_MAX_RANK + 1];
+    for (int i = 0; i <= x->rank; i++) shape[i] = i == at ? 1 : x->shape[i - (i > at)];
+    return hst_reshape(x, x->rank + 1, shape);
+}
+
+hst_tensor *hst_squeeze(hst_tensor *x, int axis) {
+    if (!x || x->ctx->status != HST_OK) return NULL;
+    int at = find_axis("squeeze", x, axis, x->rank);
+    if (at < 0) return NULL;
+    if (x->shape[at] != 1) {
+        char text[64];
+        hst_fail(x->ctx, HST_ERROR_SHAPE, "squeeze: axis %d of %s has extent %lld, not 1", axis, hst_describe(x, text),
+                 (long long)x->shape[at]);
+        return NULL;
+    }
+    int64_t shape[HST_MAX_RANK];
+    for (int i = 0; i < x->rank - 1; i++) shape[i] = x->shape[i + (i >= at)];
+    return hst_reshape(x, x->rank - 1, shape);
 }
 
 // ---- slice ----
@@ -197,4 +275,60 @@ const hst_op hst_op_transpose = {
 hst_tensor *hst_transpose(hst_tensor *x, int axis0, int axis1) {
     transpose_attributes a = {{axis0, axis1}};
     return hst_apply(&hst_op_transpose, (hst_tensor *[HST_MAX_INPUTS]){x}, &a, sizeof a, NULL);
+}
+
+// ---- broadcast_to ----
+
+static bool broadcast_shape(hst_call *call, hst_type *out) {
+    const reshape_attributes *a = (const void *)call->attributes;
+    const hst_tensor *x = call->in[0];
+    hst_type to = {.dtype = x->dtype, .rank = a->rank}, both;
+    memcpy(to.shape, a->shape, sizeof to.shape);
+    both = to;
+    bool fits = hst_broadcast_shape(&both, x->rank, x->shape) && both.rank == to.rank;
+    for (int i = 0; fits && i < to.rank; i++) fits = both.shape[i] == to.shape[i] && to.shape[i] >= 0;
+    if (!fits) {
+        hst_tensor wanted = {.dtype = x->dtype, .rank = a->rank};
+        memcpy(wanted.shape, a->shape, sizeof a->shape);
+        char have[64], want[64];
+        hst_fail(call->ctx, HST_ERROR_SHAPE,
+                 "broadcast_to: %s does not fit %s; counted from the last, its axes must be equal, 1 or missing",
+                 hst_describe(x, have), strchr(hst_describe(&wanted, want), '('));
+        return false;
+    }
+    out[0] = to;
+    return true;
+}
+
+static hst_tensor *broadcast_view(hst_call *call, const hst_type *out) {
+    hst_tensor *x = call->in[0];
+    int64_t stride[HST_MAX_RANK];
+    hst_broadcast_stride(out, x->rank, x->shape, x->stride, stride);
+    return hst_view(x, out->rank, out->shape, stride, x->offset);
+}
+
+// dx = the sum of dy over the repetitions
+static bool broadcast_backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *dx) {
+    const hst_tensor *into = dx[0].into;
+    hst_type y = hst_type_of(dy[0]);
+    hst_select_grad_args s = {
+        .rank = y.rank, .dy = hst_source_of(dy[0]), .when = true, .d = hst_gradient_target(dx[0])};
+    memcpy(s.shape, y.shape, sizeof s.shape);
+    hst_broadcast_stride(&y, into->rank, into->shape, into->stride, s.d_stride);
+    return call->ctx->backend->select_grad(call->ctx, &s);
+}
+
+const hst_op hst_op_broadcast_to = {
+    .name = "broadcast_to",
+    .inputs = {"x"},
+    .outputs = {"y"},
+    .cast = HST_CAST_NONE,
+    .takes_strides = 1,
+    .shape = broadcast_shape,
+    .view = broadcast_view,
+    .backward = broadcast_backward,
+};
+
+hst_tensor *hst_broadcast_to(hst_tensor *x, int rank, const int64_t *shape) {
+    return with_shape(&hst_op_broadcast_to, x, rank, shape);
 }

@@ -65,6 +65,13 @@ typedef struct hst_gemm_args {
     hst_target c;
 } hst_gemm_args;
 
+// `count` such products, with the same sizes and bias. Each next one has its A, B and C so many elements further on; a
+// step may be 0 for A and B.
+typedef struct hst_gemm_batch_args {
+    int64_t count, a_step, b_step, c_step;
+    hst_gemm_args first;
+} hst_gemm_batch_args;
+
 // y (+)= factor * sum of x over the rows: rows (rows, width) -> (width), or -> one number with width 1.
 typedef struct hst_sum {
     int64_t rows, width;
@@ -80,19 +87,47 @@ typedef struct hst_square_sum_args {
     double *sum;
 } hst_square_sum_args;
 
-// y[i] = table[ids[i]]; y (count, width), table (rows, width). Fails naming the first id out of range.
+// y[o][i] = table[o][ids[i]]; y (outer, count, width), table (outer, rows, width). Fails naming the first id out of
+// range, after `what`: "embedding: id", say.
 typedef struct hst_lookup_args {
-    int64_t rows, width, count;
+    int64_t outer, rows, width, count;
+    const char *what;
     hst_source table, ids;
     hst_target y;
 } hst_lookup_args;
 
-// dtable[r] (+)= sum of dy[i] over all i with ids[i] == r; the ids were checked in forward.
+// dtable[o][r] (+)= sum of dy[o][i] over all i with ids[i] == r; the ids were checked in forward.
 typedef struct hst_lookup_grad_args {
-    int64_t rows, width, count;
+    int64_t outer, rows, width, count;
     hst_source dy, ids;
     hst_target dtable;
 } hst_lookup_grad_args;
+
+// y[i][c] = (ids[i] == c); y (count, classes), of any dtype. Fails naming the first id out of range, after `what`.
+typedef struct hst_one_hot_args {
+    int64_t count, classes;
+    const char *what;
+    hst_source ids;
+    hst_target y;
+} hst_one_hot_args;
+
+// y = c != 0 ? a : b over an index space; y is contiguous. Strides in elements; 0 repeats an element.
+typedef struct hst_select_args {
+    int rank;
+    int64_t shape[HST_MAX_RANK], c_stride[HST_MAX_RANK], a_stride[HST_MAX_RANK], b_stride[HST_MAX_RANK];
+    hst_source c, a, b; // c: u8, i32 or i64
+    hst_target y;
+} hst_select_args;
+
+// d (+)= the sum of dy, contiguous over the index space, where (c != 0) == when; an absent c is 1 everywhere. d is
+// contiguous and has the axes whose stride in it is not 0; the sums are over the others.
+typedef struct hst_select_grad_args {
+    int rank;
+    int64_t shape[HST_MAX_RANK], c_stride[HST_MAX_RANK], d_stride[HST_MAX_RANK];
+    hst_source c, dy;
+    bool when;
+    hst_target d;
+} hst_select_grad_args;
 
 // y = (x - mean) * rstd * gain + bias over each row; gain and bias may be absent. mean and rstd, if not NULL, get
 // (rows).
@@ -198,10 +233,14 @@ typedef struct hst_average_args {
     X(copy) \
     X(combine) \
     X(gemm) \
+    X(gemm_batch) \
     X(sum) \
     X(square_sum) \
     X(lookup) \
     X(lookup_grad) \
+    X(one_hot) \
+    X(select) \
+    X(select_grad) \
     X(norm) \
     X(norm_grad) \
     X(nll) \

@@ -174,6 +174,11 @@ int hst_rank(const hst_tensor *t) {
     return t->rank;
 }
 
+const int64_t *hst_shape(const hst_tensor *t) {
+    if (!t) return NULL;
+    return t->shape;
+}
+
 int64_t hst_dim(const hst_tensor *t, int axis) {
     if (!t) return 0;
     int i = axis < 0 ? axis + t->rank : axis;
@@ -294,6 +299,12 @@ hst_status hst_copy_out(const hst_tensor *t, hst_dtype dtype, void *array) {
 hst_status hst_copy_in(hst_tensor *t, hst_dtype dtype, const void *array) {
     if (!t) return HST_ERROR_STATE;
     if (t->ctx->status != HST_OK || !check_array(t, dtype)) return t->ctx->status;
+    for (int i = 0; i < t->rank && hst_count(t) > 0; i++)
+        if (t->stride[i] == 0 && t->shape[i] > 1)
+            return hst_fail(t->ctx, HST_ERROR_STATE,
+                            "hst_copy_in: this view repeats its elements along axis %d; write into the tensor that it "
+                            "is a view of",
+                            i);
     hst_tensor header;
     hst_storage storage;
     array_header(&header, &storage, t, dtype, (void *)array); // only read

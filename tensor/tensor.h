@@ -167,13 +167,15 @@ HST_API hst_context *hst_context_of(const hst_tensor *t);
 HST_API hst_dtype hst_dtype_of(const hst_tensor *t);
 HST_API int hst_rank(const hst_tensor *t);
 HST_API int64_t hst_dim(const hst_tensor *t, int axis); // negative axes count from the end
+HST_API const int64_t *hst_shape(const hst_tensor *t);  // hst_rank(t) extents, as long as t lives
 HST_API int64_t hst_count(const hst_tensor *t);         // elements
 HST_API bool hst_is_contiguous(const hst_tensor *t);
 
 // Reading and writing elements. All take NULL, the tensor of an operation that failed: then they do nothing and return
 // HST_ERROR_STATE, 0 or NULL.
 
-// Copies all elements to or from a plain row-major array of dtype `dtype`, converting. Writing bumps the version.
+// Copies all elements to or from a plain row-major array of dtype `dtype`, converting. Writing bumps the version; a
+// view that repeats elements (hst_broadcast_to) cannot be written.
 HST_API hst_status hst_copy_out(const hst_tensor *t, hst_dtype dtype, void *array);
 HST_API hst_status hst_copy_in(hst_tensor *t, hst_dtype dtype, const void *array);
 

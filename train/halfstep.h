@@ -3,6 +3,7 @@
 #define HST_HALFSTEP_H
 
 #include "tensor/tensor.h"     // contexts, dtypes, tensors, views, scopes
+#include "autograd/custom.h"   // operations of the application's own
 #include "autograd/autograd.h" // gradients
 #include "ops/ops.h"           // operations
 #include "optim/optim.h"       // parameters, optimizers, schedules

@@ -14,6 +14,9 @@
 // The order of a sum depends on K alone. An element is ((old value + bias) + s0) + s1 + ..., where s0, s1, ... are the
 // sums of KC terms each, formed by one multiply_add after the other; all in fp32, rounded to C's dtype once. No block,
 // edge, tile or thread changes that: a row computed alone has the bits that it has in a batch.
+//
+// The products of a batch are small, as a rule: their blocks are shared out together, and each block packs the panels
+// of B that it needs.
 #include <stdatomic.h>
 #include "ops/cpu/blocks.h"
 #include "ops/cpu/gemm_pack.h"
@@ -55,10 +58,11 @@ MICRO(1, 1)
 MICRO(1, 2)
 MICRO(1, 3)
 MICRO(MR, 1)
-MICRO(MR, 2) MICRO(MR, 3)
+MICRO(MR, 2)
+MICRO(MR, 3)
 
-    // For at most MR rows and NR columns. The tile's rows and columns beyond them are not used.
-    static micro_kernel *kernel_for(int64_t rows, int64_t columns) {
+// For at most MR rows and NR columns. The tile's rows and columns beyond them are not used.
+static micro_kernel *kernel_for(int64_t rows, int64_t columns) {
     static micro_kernel *const one[NV] = {micro_1_1, micro_1_2, micro_1_3};
     static micro_kernel *const many[NV] = {micro_MR_1, micro_MR_2, micro_MR_3};
     return (rows == 1 ? one : many)[(columns - 1) / VL];
@@ -67,10 +71,11 @@ MICRO(MR, 2) MICRO(MR, 3)
 // ---- the job of all threads ----
 
 typedef struct job {
-    const hst_gemm_args *g;
+    const hst_gemm_batch_args *batch;
+    const hst_gemm_args *g;        // the batch's first product
     int64_t j, columns;            // the slab
     int64_t rows, width;           // of a block of C
-    int64_t down, across;          // how many blocks
+    int64_t down, across;          // how many blocks in a product
     _Atomic int64_t next;          // the first block that nobody has taken
     float *packed_b;               // the slab's; NULL: each block packs what it needs, or reads B as it lies there
     float *own;                    // every thread's packed A, one panel of B, sums
@@ -81,9 +86,8 @@ typedef struct job {
 
 static int64_t terms_from(const hst_gemm_args *g, int64_t k) { return smaller(KC, g->k - k); }
 
-// Packs rows k .. k + rows of the panel at column j of the slab.
-static void pack_panel(const job *w, float *panel, int64_t j, int64_t k, int64_t rows) {
-    const hst_gemm_args *g = w->g;
+// Packs rows k .. k + rows of the panel of g's B at column j of the slab.
+static void pack_panel(const job *w, const hst_gemm_args *g, float *panel, int64_t j, int64_t k, int64_t rows) {
     int64_t columns = smaller(NR, w->columns - j);
     panel_source source = {g->b, k * g->b_row + (w->j + j) * g->b_col, g->b_col, g->b_row};
     pack(panel, round_up(columns, VL), source, columns, rows);
@@ -97,7 +101,7 @@ static void pack_strip(void *arg, int64_t task) {
     for (int64_t row = k; row < k + rows; row += 8)
         for (int64_t j = 0; j < w->columns; j += NR) {
             int64_t width = round_up(smaller(NR, w->columns - j), VL);
-            pack_panel(w, w->packed_b + block * slab + j * terms + (row - block) * width, j, row,
+            pack_panel(w, w->g, w->packed_b + block * slab + j * terms + (row - block) * width, j, row,
                        smaller(8, k + rows - row));
         }
 }
@@ -107,7 +111,7 @@ static void pack_columns(void *arg, int64_t task) {
     int64_t slab = round_up(w->columns, VL), j = task * NR;
     for (int64_t k = 0; k < w->g->k; k += KC) {
         int64_t terms = terms_from(w->g, k);
-        pack_panel(w, w->packed_b + k * slab + j * terms, j, k, terms);
+        pack_panel(w, w->g, w->packed_b + k * slab + j * terms, j, k, terms);
     }
 }
 
@@ -121,6 +125,7 @@ static void pack_b(hst_context *ctx, job *w) {
 // ---- one block of C ----
 
 typedef struct block {
+    hst_gemm_args g;             // its product
     int64_t i, j, rows, columns; // where in C, j from the start of the slab
     bool first, last;            // of the blocks of K
     float *packed_a, *panel, *sums;
@@ -128,7 +133,7 @@ typedef struct block {
 
 // Adds a tile, which belongs at (i, j) of the block. Between blocks of K the sum waits in C if C is f32, else in sums.
 INLINE void add_as(const job *w, const block *b, int64_t i, int64_t j, const float *tile, hst_dtype dtype) {
-    const hst_gemm_args *g = w->g;
+    const hst_gemm_args *g = &b->g;
     int64_t columns = smaller(NR, b->columns - j), first_column = w->j + b->j + j;
     for (int64_t row = 0; row < MR && i + row < b->rows; row++)
         for (int64_t v = 0; v < columns; v += VL) {
@@ -171,21 +176,21 @@ static void prefetch_tile(const hst_gemm_args *g, int64_t i, int64_t j, int64_t 
 
 // The panel of B at column j of the block and terms from k on; *row gets the distance of its rows.
 static const float *find_panel(const job *w, const block *b, int64_t j, int64_t k, int64_t terms, int64_t *row) {
-    const hst_gemm_args *g = w->g;
+    const hst_gemm_args *g = &b->g;
     int64_t columns = smaller(NR, b->columns - j);
     *row = round_up(columns, VL);
     if (w->packed_b) return w->packed_b + k * round_up(w->columns, VL) + (b->j + j) * terms;
-    if (g->b.dtype == HST_F32 && g->b_col == 1 && columns % VL == 0) { // as good as packed
+    if (g->m <= MR && g->b.dtype == HST_F32 && g->b_col == 1 && columns % VL == 0) { // read once: as good as packed
         *row = g->b_row;
         return (const float *)g->b.data + k * g->b_row + w->j + b->j + j;
     }
-    pack_panel(w, b->panel, b->j + j, k, terms);
+    pack_panel(w, g, b->panel, b->j + j, k, terms);
     return b->panel;
 }
 
 // Adds KC terms, from k on, to the block.
 static void add_terms(const job *w, const block *b, int64_t k) {
-    const hst_gemm_args *g = w->g;
+    const hst_gemm_args *g = &b->g;
     int64_t terms = terms_from(g, k), panel_row;
     float tile[MR * NR] __attribute__((aligned(64)));
     for (int64_t i = 0; i < b->rows; i += VL) {
@@ -203,13 +208,27 @@ static void add_terms(const job *w, const block *b, int64_t k) {
     }
 }
 
+static hst_gemm_args product(const hst_gemm_batch_args *batch, int64_t i) {
+    hst_gemm_args g = batch->first;
+    g.a.data = (const char *)g.a.data + (size_t)(i * batch->a_step) * size_of(g.a.dtype);
+    g.b.data = (const char *)g.b.data + (size_t)(i * batch->b_step) * size_of(g.b.dtype);
+    g.c.data = (char *)g.c.data + (size_t)(i * batch->c_step) * size_of(g.c.dtype);
+    return g;
+}
+
+static int64_t block_count(const job *w) { return w->down * w->across * w->batch->count; }
+
 // One thread's part: blocks, for as long as there are any.
 static void take_blocks(void *arg, int64_t task) {
     job *w = arg;
     float *own = w->own + task * (w->packed_a + w->panel + w->sums);
-    for (int64_t n; (n = atomic_fetch_add(&w->next, 1)) < w->down * w->across;) {
-        block b = {
-            .i = n / w->across * w->rows, .j = n % w->across * w->width, .packed_a = own, .panel = own + w->packed_a};
+    for (int64_t n; (n = atomic_fetch_add(&w->next, 1)) < block_count(w);) {
+        int64_t row = n / w->across;
+        block b = {.g = product(w->batch, row / w->down),
+                   .i = row % w->down * w->rows,
+                   .j = n % w->across * w->width,
+                   .packed_a = own,
+                   .panel = own + w->packed_a};
         b.sums = b.panel + w->panel;
         b.rows = smaller(w->rows, w->g->m - b.i);
         b.columns = smaller(w->width, w->columns - b.j);
@@ -230,7 +249,7 @@ static void cut(job *w, int threads) {
     for (;;) {
         w->down = divide_up(w->g->m, w->rows);
         w->across = divide_up(w->columns, w->width);
-        if (w->down * w->across >= 2 * threads) break;
+        if (block_count(w) >= 2 * threads) break;
         if (w->rows > MC / 4 && w->g->m > MC / 4)
             w->rows /= 2;
         else if (w->width > 4 * NR)
@@ -245,8 +264,8 @@ static bool multiply_slab(hst_context *ctx, job *w) {
     const hst_gemm_args *g = w->g;
     int threads = hst_thread_count(ctx);
     cut(w, threads);
-    int64_t terms = smaller(KC, g->k), tasks = smaller(threads, w->down * w->across);
-    bool shared = g->m > MR; // a panel that is used for one tile is not worth a round of its own
+    int64_t terms = smaller(KC, g->k), tasks = smaller(threads, block_count(w));
+    bool shared = g->m > MR && w->batch->count == 1; // a panel used for one tile is not worth a round of its own
     int64_t slab = shared ? round_up(w->columns, VL) * g->k : 0;
     w->packed_a = w->rows * terms;
     w->panel = shared ? 0 : NR * terms;
@@ -261,12 +280,17 @@ static bool multiply_slab(hst_context *ctx, job *w) {
     return true;
 }
 
-bool KERNEL(gemm)(hst_context *ctx, const hst_gemm_args *g) {
-    if (g->m == 0) return true;
+bool KERNEL(gemm_batch)(hst_context *ctx, const hst_gemm_batch_args *batch) {
+    const hst_gemm_args *g = &batch->first;
+    if (g->m == 0 || batch->count == 0) return true;
     int64_t most = smaller(round_up(g->n, NR), round_up(SLAB_FLOATS / (g->k > 0 ? g->k : 1) + 1, NR));
     for (int64_t j = 0; j < g->n; j += most) {
-        job w = {.g = g, .j = j, .columns = smaller(most, g->n - j)};
+        job w = {.batch = batch, .g = g, .j = j, .columns = smaller(most, g->n - j)};
         if (!multiply_slab(ctx, &w)) return false;
     }
     return true;
+}
+
+bool KERNEL(gemm)(hst_context *ctx, const hst_gemm_args *g) {
+    return KERNEL(gemm_batch)(ctx, &(hst_gemm_batch_args){.count = 1, .first = *g});
 }

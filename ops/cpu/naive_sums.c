@@ -1,4 +1,4 @@
-// naive_sums.c: the naive matrix product, sums over rows, and the table lookup with its scatter-add backward.
+// naive_sums.c: the naive matrix product and sums over rows.
 #include "ops/cpu/naive.h"
 
 // Gradients of C = A B + bias are products again, with dC: dA = dC B^T, dB = A^T dC; dbias is a sum over rows.
@@ -14,6 +14,17 @@ bool KERNEL(gemm)(hst_context *ctx, const hst_gemm_args *args) {
             }
             finish(args->c, i * args->c_row + j, sum);
         }
+    return true;
+}
+
+bool KERNEL(gemm_batch)(hst_context *ctx, const hst_gemm_batch_args *args) {
+    for (int64_t i = 0; i < args->count; i++) {
+        hst_gemm_args g = args->first;
+        g.a.data = (const char *)g.a.data + (size_t)(i * args->a_step) * hst_dtype_size(g.a.dtype);
+        g.b.data = (const char *)g.b.data + (size_t)(i * args->b_step) * hst_dtype_size(g.b.dtype);
+        g.c.data = (char *)g.c.data + (size_t)(i * args->c_step) * hst_dtype_size(g.c.dtype);
+        KERNEL(gemm)(ctx, &g);
+    }
     return true;
 }
 
@@ -34,31 +45,5 @@ bool KERNEL(square_sum)(hst_context *ctx, const hst_square_sum_args *args) {
         double value = hst_load(args->x, i);
         *args->sum = add(*args->sum, value * value);
     }
-    return true;
-}
-
-bool KERNEL(lookup)(hst_context *ctx, const hst_lookup_args *args) {
-    if (!hst_check_ids(ctx, "embedding: id", args->ids, args->count, args->rows)) return false;
-    for (int64_t i = 0; i < args->count; i++) {
-        int64_t id = hst_index_at(args->ids, i);
-        for (int64_t j = 0; j < args->width; j++)
-            put(args->y, i * args->width + j, hst_load(args->table, id * args->width + j));
-    }
-    return true;
-}
-
-// y[i][j] = table[ids[i]][j], hence dtable[r][j] = sum of dy[i][j] over the i with ids[i] = r. All sums grow side by
-// side, in double, and each is rounded once.
-bool KERNEL(lookup_grad)(hst_context *ctx, const hst_lookup_grad_args *args) {
-    int64_t width = args->width, size = args->rows * width;
-    double *sum = hst_workspace(ctx, (size_t)size * sizeof *sum);
-    if (!sum) return false;
-    for (int64_t i = 0; i < size; i++) sum[i] = start(args->dtable, i);
-    for (int64_t i = 0; i < args->count; i++) {
-        double *row = sum + hst_index_at(args->ids, i) * width;
-        for (int64_t j = 0; j < width; j++) row[j] = add(row[j], hst_load(args->dy, i * width + j));
-    }
-    for (int64_t i = 0; i < size; i++) finish(args->dtable, i, sum[i]);
-    hst_workspace_free(ctx, sum);
     return true;
 }

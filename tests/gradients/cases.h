@@ -7,7 +7,7 @@
 
 typedef struct shape {
     int rank;
-    int64_t extent[3];
+    int64_t extent[4];
 } shape;
 
 // One case: the operation it exercises, how many leaves of which shapes, and the function with its options.
@@ -21,6 +21,7 @@ typedef struct gradient_case {
 // clang-format off
 #define FAMILIES(X) \
     X(basic) \
+    X(shape) \
     X(sru)
 #define X34 {2, {3, 4}} // the usual leaf
 // clang-format on

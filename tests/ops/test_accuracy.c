@@ -161,7 +161,8 @@ static void scatter(hst_context *ctx, hst_dtype dtype, const int *counts, bool a
             if (i < counts[r]) ids[count++] = (uint8_t)r;
     for (int64_t i = 0; i < count; i++) hst_store((hst_target){dy, dtype, false}, i, 0.01);
     for (int r = 0; r < 8; r++) hst_store((hst_target){table, dtype, false}, r, 1);
-    hst_lookup_grad_args args = {.rows = 8,
+    hst_lookup_grad_args args = {.outer = 1,
+                                 .rows = 8,
                                  .width = 1,
                                  .count = count,
                                  .dy = {dy, dtype},

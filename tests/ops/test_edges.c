@@ -186,8 +186,14 @@ static void expect_error(hst_context *ctx, bool ok, const char *position, const 
 static void check_ids(hst_context *ctx) {
     hst_real table[257 * 2] = {0}, y[60], loss[30], logsumexp[30];
     int64_t ids[30] = {0};
-    hst_lookup_args lookup = {
-        .rows = 257, .width = 2, .count = 30, .table = F32(table), .ids = {ids, HST_I64}, .y = TO_F32(y)};
+    hst_lookup_args lookup = {.outer = 1,
+                              .what = "row",
+                              .rows = 257,
+                              .width = 2,
+                              .count = 30,
+                              .table = F32(table),
+                              .ids = {ids, HST_I64},
+                              .y = TO_F32(y)};
     hst_nll_args nll = {.rows = 2,
                         .width = 257,
                         .logits = F32(table),

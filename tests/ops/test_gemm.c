@@ -216,3 +216,49 @@ static void special(hst_context *ctx) {
     }
 }
 Test(ops, gemm_keeps_subnormals_infinity_and_nan) { for_each_isa(special); }
+
+// ---- batches ----
+
+// `count` products whose operands lie one after the other, or are the same ones (flags 1: A, 2: B), against the same
+// products one by one: the same bits.
+static void check_batch(hst_context *ctx, int64_t count, sample s, int same) {
+    hst_gemm_batch_args batch = {.count = count, .first = s.g};
+    int64_t m = s.g.m, n = s.g.n, k = s.g.k, row = below(2) ? s.g.c_row : n, c_size = m * row;
+    int64_t a_size = same & 1 ? 0 : m * k, b_size = same & 2 ? 0 : k * n;
+    bool a_turned = below(2), b_turned = below(2);
+    batch.a_step = a_size, batch.b_step = b_size, batch.c_step = c_size;
+    hst_gemm_args *g = &batch.first;
+    g->a_row = a_turned ? 1 : k, g->a_col = a_turned ? m : 1;
+    g->b_row = b_turned ? 1 : n, g->b_col = b_turned ? k : 1;
+    g->c_row = row;
+    g->a.data = filled(g->a.dtype, m * k + (count - 1) * a_size, uniform);
+    g->b.data = filled(g->b.dtype, k * n + (count - 1) * b_size, uniform);
+    size_t size = hst_dtype_size(g->c.dtype), bytes = (size_t)(count * c_size) * size;
+    char *together = filled(g->c.dtype, count * c_size, uniform), *alone = malloc(bytes + 1);
+    memcpy(alone, together, bytes);
+    g->c.data = together;
+    cr_assert(ctx->backend->gemm_batch(ctx, &batch), "%s", hst_error(ctx));
+    for (int64_t i = 0; i < count; i++) {
+        hst_gemm_args one = *g;
+        one.a.data = (const char *)g->a.data + (size_t)(i * a_size) * hst_dtype_size(g->a.dtype);
+        one.b.data = (const char *)g->b.data + (size_t)(i * b_size) * hst_dtype_size(g->b.dtype);
+        one.c.data = alone + (size_t)(i * c_size) * size;
+        cr_assert(ctx->backend->gemm(ctx, &one), "%s", hst_error(ctx));
+    }
+    cr_assert_arr_eq(together, alone, bytes, "%s, %d products of %dx%dx%d", hst_isa(ctx), (int)count, (int)m, (int)n,
+                     (int)k);
+    free((void *)g->a.data), free((void *)g->b.data), free(together), free(alone);
+}
+
+static void batches(hst_context *two) {
+    hst_context *teams[] = {open_isa(hst_isa(two), 1), two, open_isa(hst_isa(two), 3), open_isa(hst_isa(two), 7)};
+    for (int i = 0; i < SWEEP; i++) {
+        sample s = i < 4 ? make_sample(140, 200, 300, i, 0, uniform) : sweep(i, uniform);
+        check_batch(teams[i % 4], 1 + below(i < 4 ? 3 : 9), s, (int)below(4));
+        free_sample(s);
+    }
+    hst_gemm_batch_args none = {.count = 0, .first = {.m = 3, .n = 4, .k = 5}};
+    cr_assert(two->backend->gemm_batch(two, &none));
+    hst_close(teams[0]), hst_close(teams[2]), hst_close(teams[3]);
+}
+Test(ops, gemm_batch_has_the_bits_of_its_products) { for_each_isa(batches); }

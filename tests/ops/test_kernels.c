@@ -1,5 +1,6 @@
 // test_kernels.c: every fast kernel against its naive twin, on random data: odd sizes, all dtype mixes, arguments
-// absent, results added to what is there; and the same bits whatever the number of threads. gemm has test_gemm.c.
+// absent, results added to what is there; and the same bits whatever the number of threads. gemm has test_gemm.c, what
+// moves elements test_kernels_shape.c.
 //
 // In slacks F is one rounding to f32 and D one to f64, relative: "6 roundings of numbers up to 3" is 6 * 3 * F. A sum
 // of n terms up to 1 in double is off by at most n * n * D.
@@ -127,25 +128,6 @@ static bool square_sum_case(run *r) {
     return true;
 }
 Test(ops, square_sum_matches) { sweep("square_sum", square_sum_case, 1, 3, 0); }
-
-// Flags 1, 2: the dtype of the ids. Added: one more rounding of a number up to 2.
-static bool lookup_case(run *r) {
-    hst_lookup_args args = {.rows = 29, .width = r->width, .count = r->rows};
-    args.table = in(r, 0, args.rows * args.width, -1, 1);
-    args.ids = ids(r, args.count, args.rows);
-    args.y = out(r, 1, args.count * args.width, has(r, 0) ? 2 * F : EXACT);
-    return r->ctx->backend->lookup(r->ctx, &args);
-}
-Test(ops, lookup_matches) { sweep("lookup", lookup_case, 2, 3, 3); }
-
-static bool lookup_grad_case(run *r) {
-    hst_lookup_grad_args args = {.rows = has(r, 3) ? 3 : 29, .width = r->width, .count = r->rows};
-    args.dy = in(r, 0, args.count * args.width, -1, 1);
-    args.ids = ids(r, args.count, args.rows);
-    args.dtable = out(r, 1, args.rows * args.width, (double)(args.count * args.count + 1) * D);
-    return r->ctx->backend->lookup_grad(r->ctx, &args);
-}
-Test(ops, lookup_grad_matches) { sweep("lookup_grad", lookup_grad_case, 2, 3, 4); }
 
 // ---- rows ----
 

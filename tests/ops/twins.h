@@ -82,7 +82,7 @@ static hst_target out(run *r, int operand, int64_t count, double slack) {
     return (hst_target){output(r, dtype, count, -1, 1, slack), dtype, has(r, 0)};
 }
 
-static hst_real *reals(run *r, int64_t count, double low, double high, double slack) {
+static inline hst_real *reals(run *r, int64_t count, double low, double high, double slack) {
     return output(r, HST_F32, count, low, high, slack);
 }
 

@@ -32,6 +32,7 @@ Test(tensor_view, extents) {
     hst_tensor *t = hst_zeros(ctx, HST_I32, HST_SHAPE(2, 3, 4));
     cr_assert(hst_context_of(t) == ctx && hst_dtype_of(t) == HST_I32 && hst_rank(t) == 3 && hst_count(t) == 24);
     cr_assert(hst_dim(t, 0) == 2 && hst_dim(t, 2) == 4 && hst_dim(t, -1) == 4 && hst_dim(t, -3) == 2);
+    cr_assert(hst_shape(t)[0] == 2 && hst_shape(t)[1] == 3 && hst_shape(t)[2] == 4);
     cr_assert_eq(hst_dim(t, 3), 0);
     EXPECT_ERROR_OF(ctx, HST_ERROR_VALUE, "axis 3");
     hst_dim(t, -4);

@@ -30,7 +30,8 @@ Test(null, no_context) {
 }
 
 Test(null, no_tensor) {
-    cr_expect(!hst_context_of(NULL) && !hst_rank(NULL) && !hst_dim(NULL, 0) && !hst_count(NULL));
+    hst_tensor *part;
+    cr_expect(!hst_context_of(NULL) && !hst_rank(NULL) && !hst_dim(NULL, 0) && !hst_count(NULL) && !hst_shape(NULL));
     cr_expect(hst_dtype_of(NULL) == HST_F32 && !hst_is_contiguous(NULL) && !hst_data(NULL) && !hst_mutable_data(NULL));
     cr_expect(hst_copy_out(NULL, HST_F32, NULL) && hst_copy_in(NULL, HST_F32, NULL) && hst_item(NULL, NULL) == 0);
     cr_expect(hst_format(NULL, NULL, 0) == 0 && !hst_keep(NULL) && !hst_grad(NULL) && !hst_detach(NULL));
@@ -42,6 +43,11 @@ Test(null, no_tensor) {
               !hst_mean(NULL));
     cr_expect(!hst_cross_entropy(NULL, NULL) && !hst_token_losses(NULL, NULL) && !hst_transpose(NULL, 0, 1));
     cr_expect(!hst_reshape(NULL, HST_SCALAR) && !hst_slice(NULL, 0, 0, 1));
+    cr_expect(!hst_unsqueeze(NULL, 0) && !hst_squeeze(NULL, 0) && !hst_broadcast_to(NULL, HST_SCALAR));
+    cr_expect(!hst_cat(1, (hst_tensor *[]){NULL}, 0) && !hst_stack(1, (hst_tensor *[]){NULL}, 0));
+    cr_expect(hst_split(NULL, 0, 1, (int64_t[]){1}, &part) && !part);
+    cr_expect(!hst_where(NULL, NULL, NULL) && !hst_masked_fill(NULL, NULL, 0) && !hst_take(NULL, NULL, 0));
+    cr_expect(!hst_one_hot(NULL, 1, HST_F32));
     cr_expect(!hst_sru_recurrence(NULL, NULL, NULL, NULL, NULL, NULL, NULL, (hst_recurrence){3, 1}, NULL));
 }
 
