@@ -25,6 +25,10 @@ HST_API hst_tensor *hst_embedding(hst_tensor *table, hst_tensor *ids);
 // variance. x (..., D), gain and bias (D) or NULL.
 HST_API hst_tensor *hst_layer_norm(hst_tensor *x, hst_tensor *gain, hst_tensor *bias, double eps);
 
+// RMS norm over the last dimension (Zhang & Sennrich 2019): y = x / sqrt(mean(x^2) + eps) * gain. x (..., D), gain (D)
+// or NULL.
+HST_API hst_tensor *hst_rms_norm(hst_tensor *x, hst_tensor *gain, double eps);
+
 // Each element is zero with probability p in [0, 1), else multiplied by 1 / (1 - p). p = 0 returns x itself.
 HST_API hst_tensor *hst_dropout(hst_tensor *x, double p);
 

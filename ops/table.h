@@ -10,6 +10,7 @@
     X(linear) \
     X(embedding) \
     X(layer_norm) \
+    X(rms_norm) \
     X(dropout) \
     X(sru_recurrence) \
     X(add) \

@@ -94,20 +94,22 @@ typedef struct hst_lookup_grad_args {
     hst_target dtable;
 } hst_lookup_grad_args;
 
-// y = (x - mean) * rstd * gain + bias over each row; gain and bias may be absent. mean and rstd, if not NULL, get
-// (rows).
+// y = (x - mean) rstd gain + bias over each row, rstd = 1 / sqrt(mean((x - mean)^2) + eps); with `rms`, mean is 0. gain
+// and bias may be absent. mean and rstd, if not NULL, get (rows).
 typedef struct hst_norm_args {
     int64_t rows, width;
+    bool rms;
     double eps;
     hst_source x, gain, bias;
     hst_target y;
-    hst_real *mean, *rstd;
+    double *mean, *rstd;
 } hst_norm_args;
 
 typedef struct hst_norm_grad_args {
     int64_t rows, width;
+    bool rms;
     hst_source dy, x, gain;
-    const hst_real *mean, *rstd;
+    const double *mean, *rstd; // as forward left them
     hst_target dx, dgain, dbias;
 } hst_norm_grad_args;
 

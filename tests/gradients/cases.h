@@ -21,6 +21,7 @@ typedef struct gradient_case {
 // clang-format off
 #define FAMILIES(X) \
     X(basic) \
+    X(math) \
     X(sru)
 #define X34 {2, {3, 4}} // the usual leaf
 // clang-format on

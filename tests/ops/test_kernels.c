@@ -138,11 +138,12 @@ static bool norm_case(run *r) {
     if (!has(r, 1)) args.gain = in(r, 1, r->width, -1, 1);
     if (!has(r, 2)) args.bias = in(r, 1, r->width, -1, 1);
     args.y = out(r, 2, r->rows * r->width, 8 * 40 * F);
-    if (has(r, 3)) args.mean = reals(r, r->rows, 0, 0, (double)r->width * 2 * D);
-    if (has(r, 3)) args.rstd = reals(r, r->rows, 0, 0, (double)r->width * 4 * 500 * D);
+    if (has(r, 3)) args.mean = output(r, HST_F64, r->rows, 0, 0, (double)r->width * 2 * D);
+    if (has(r, 3)) args.rstd = output(r, HST_F64, r->rows, 0, 0, (double)r->width * 4 * 500 * D);
+    args.rms = has(r, 4);
     return r->ctx->backend->norm(r->ctx, &args);
 }
-Test(ops, norm_matches) { sweep("norm", norm_case, 3, 3, 4); }
+Test(ops, norm_matches) { sweep("norm", norm_case, 3, 3, 5); }
 
 // With mean and rstd at most 1, n is at most 3: dx is at most 1 + 1 + 3 * 3, of 8 roundings; dgain has terms up to 3,
 // rounded up to three times before they are summed in double.
@@ -152,14 +153,15 @@ static bool norm_grad_case(run *r) {
     args.dy = in(r, 0, rows * width, -1, 1);
     args.x = in(r, 1, rows * width, -2, 2);
     if (!has(r, 1)) args.gain = in(r, 2, width, -1, 1);
-    args.mean = reals(r, rows, -1, 1, 0);
-    args.rstd = reals(r, rows, 0.5, 1, 0);
+    args.rms = has(r, 5);
+    args.mean = output(r, HST_F64, rows, -1, 1, 0);
+    args.rstd = output(r, HST_F64, rows, 0.5, 1, 0);
     if (!has(r, 2)) args.dx = out(r, 3, rows * width, 8 * 11 * F);
     if (!has(r, 3)) args.dgain = out(r, 4, width, (double)rows * 3 * 3 * F);
     if (!has(r, 4)) args.dbias = out(r, 4, width, (double)(rows * rows + 1) * D);
     return r->ctx->backend->norm_grad(r->ctx, &args);
 }
-Test(ops, norm_grad_matches) { sweep("norm_grad", norm_grad_case, 5, 3, 5); }
+Test(ops, norm_grad_matches) { sweep("norm_grad", norm_grad_case, 5, 3, 6); }
 
 // Logits up to 8 and log width up to 6: a logsumexp up to 14, of which the exponentials' sum may be 8 roundings off.
 static bool nll_case(run *r) {
