@@ -46,8 +46,14 @@ typedef struct hst_recurrence {
 HST_API hst_tensor *hst_sru_recurrence(hst_tensor *u, hst_tensor *x, hst_tensor *v, hst_tensor *bias, hst_tensor *c0,
                                        hst_tensor *mask, hst_tensor *pad, hst_recurrence options, hst_tensor **c_last);
 
-// Elementwise. add: equal shapes; f32 where the dtypes differ.
+// a + b, a - b, a b, a / b; float, the result f32 where the dtypes differ. The shapes broadcast as in NumPy: compared from
+// the last axis on, two extents are equal, or one is 1 or missing and its tensor repeated along this axis.
 HST_API hst_tensor *hst_add(hst_tensor *a, hst_tensor *b);
+HST_API hst_tensor *hst_sub(hst_tensor *a, hst_tensor *b);
+HST_API hst_tensor *hst_mul(hst_tensor *a, hst_tensor *b);
+HST_API hst_tensor *hst_div(hst_tensor *a, hst_tensor *b);
+
+// Elementwise.
 HST_API hst_tensor *hst_scale(hst_tensor *x, double factor);
 HST_API hst_tensor *hst_cast(hst_tensor *x,
                              hst_dtype dtype); // any dtypes; to integers truncates toward zero, saturating

@@ -15,14 +15,15 @@ static bool reduce(const hst_call *call, double factor) {
     return call->ctx->backend->sum(call->ctx, &s);
 }
 
-// dx_i = factor dy
-static bool spread(const hst_call *call, double factor, const hst_tensor *dy, hst_gradient dx) {
-    hst_combine_args c = {.count = hst_count(dx.into),
-                          .alpha = factor,
-                          .a = hst_source_of(dy),
-                          .a_step = 0,
-                          .y = hst_gradient_target(dx)};
-    return call->ctx->backend->combine(call->ctx, &c);
+// dx_i = dy / divisor
+static bool spread(const hst_call *call, double divisor, const hst_tensor *dy, hst_gradient dx) {
+    hst_binary_args b = {.function = HST_OVER,
+                         .rank = 1,
+                         .shape = {hst_count(dx.into)},
+                         .a = hst_source_of(dy),
+                         .b = {&divisor, HST_F64},
+                         .y = hst_gradient_target(dx)};
+    return call->ctx->backend->binary(call->ctx, &b);
 }
 
 static bool sum_forward(hst_call *call) { return reduce(call, 1); }
@@ -32,7 +33,7 @@ static bool sum_backward(hst_call *call, hst_tensor *const *dy, const hst_gradie
 
 static bool mean_forward(hst_call *call) { return reduce(call, 1.0 / (double)hst_count(call->in[0])); }
 static bool mean_backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *dx) {
-    return spread(call, 1.0 / (double)hst_count(dx[0].into), dy[0], dx[0]);
+    return spread(call, (double)hst_count(dx[0].into), dy[0], dx[0]);
 }
 
 const hst_op hst_op_sum = {

@@ -14,6 +14,9 @@
     X(dropout) \
     X(sru_recurrence) \
     X(add) \
+    X(sub) \
+    X(mul) \
+    X(div) \
     X(scale) \
     X(cast) \
     X(sum) \

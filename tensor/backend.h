@@ -47,14 +47,27 @@ typedef struct hst_copy_args {
     hst_target to;
 } hst_copy_args;
 
-// y (+)= alpha a + beta b, element by element; b may be absent. A step of 0 uses the first element throughout.
-typedef struct hst_combine_args {
-    int64_t count;
-    double alpha, beta;
+// y (+)= a + b, a - b, a b or a / b over an index space whose elements y holds in order. Strides in elements; 0 repeats
+// an operand along an axis, and an operand repeated along all of them may have any dtype.
+typedef enum hst_arithmetic { HST_PLUS, HST_MINUS, HST_TIMES, HST_OVER } hst_arithmetic;
+typedef struct hst_binary_args {
+    hst_arithmetic function;
+    int rank;
+    int64_t shape[HST_MAX_RANK], a_stride[HST_MAX_RANK], b_stride[HST_MAX_RANK];
     hst_source a, b;
-    int64_t a_step, b_step; // 0 or 1
     hst_target y;
-} hst_combine_args;
+} hst_binary_args;
+
+// The gradient of operand 0, a, or 1, b: dx (+)= the sum of its terms over the axes along which it was repeated, those
+// with dx_stride 0. Terms: dy, -dy (b of a - b), dy b, dy a, dy / b, -dy a / b^2. dy holds the index space in order; a
+// and b may be absent in sums and differences.
+typedef struct hst_binary_grad_args {
+    hst_arithmetic function;
+    int operand, rank;
+    int64_t shape[HST_MAX_RANK], a_stride[HST_MAX_RANK], b_stride[HST_MAX_RANK], dx_stride[HST_MAX_RANK];
+    hst_source dy, a, b;
+    hst_target dx;
+} hst_binary_grad_args;
 
 // C (M,N) (+)= A (M,K) B (K,N) + bias (N), sums over K in fp32 blocks of at most 256 terms. Strides in elements; the
 // columns of C are adjacent. The order of a sum never depends on M, N or the threads.
@@ -186,7 +199,8 @@ typedef struct hst_sgd_args {
 // clang-format off
 #define HST_KERNELS(X) \
     X(copy) \
-    X(combine) \
+    X(binary) \
+    X(binary_grad) \
     X(gemm) \
     X(sum) \
     X(square_sum) \
@@ -210,7 +224,7 @@ typedef struct hst_backend {
     uint32_t abi;
     size_t size;
     const char *name;             // "avx2"
-    HST_KERNELS(HST_KERNEL_FIELD) // copy, combine, ...: one a line of the list
+    HST_KERNELS(HST_KERNEL_FIELD) // copy, binary, ...: one a line of the list
 } hst_backend;
 
 // True if all `count` ids are in [0, limit); otherwise records the first that is not. `what` is "embedding: id", say.

@@ -76,6 +76,20 @@ INLINE vd low_lanes(vf x) { return (vd){x[0], x[1]}; }
 INLINE vd high_lanes(vf x) { return (vd){x[2], x[3]}; }
 #endif
 
+// The lanes of two of them as floats, each rounded once.
+#if defined __AVX512F__
+INLINE vf narrow_lanes(vd low, vd high) {
+    return (vf)_mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps((__m512d)low)), _mm512_cvtpd_ps((__m512d)high),
+                                  1);
+}
+#elif defined __AVX2__
+INLINE vf narrow_lanes(vd low, vd high) {
+    return (vf)_mm256_set_m128(_mm256_cvtpd_ps((__m256d)high), _mm256_cvtpd_ps((__m256d)low));
+}
+#else
+INLINE vf narrow_lanes(vd low, vd high) { return (vf){(float)low[0], (float)low[1], (float)high[0], (float)high[1]}; }
+#endif
+
 INLINE double sum_of_lanes(vd x) { // first lane to last
     double sum = 0;
     UNROLL for (int i = 0; i < VL / 2; i++) sum += x[i];

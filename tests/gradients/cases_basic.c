@@ -22,12 +22,6 @@ static hst_tensor *norm(hst_context *ctx, hst_tensor *const *x, void *user) {
 static hst_tensor *dropout(hst_context *ctx, hst_tensor *const *x, void *user) {
     return (void)ctx, (void)user, hst_dropout(x[0], 0.4);
 }
-static hst_tensor *add(hst_context *ctx, hst_tensor *const *x, void *user) {
-    return (void)ctx, (void)user, hst_add(x[0], x[1]);
-}
-static hst_tensor *add_itself(hst_context *ctx, hst_tensor *const *x, void *user) {
-    return (void)ctx, (void)user, hst_add(x[0], x[0]);
-}
 static hst_tensor *scale(hst_context *ctx, hst_tensor *const *x, void *user) {
     return (void)ctx, (void)user, hst_scale(x[0], -1.75);
 }
@@ -70,8 +64,6 @@ const gradient_case cases_basic[] = {
     {"layer_norm", "gain, large eps", norm, {X34, {1, {4}}}, 5},
     {"layer_norm", "bias", norm, {X34, {1, {4}}, {1, {4}}}, 2},
     {"dropout", "0.4", dropout, {{2, {5, 7}}}, 0},
-    {"add", "two", add, {X34, X34}, 0},
-    {"add", "one twice", add_itself, {X34}, 0},
     {"scale", "negative", scale, {X34}, 0},
     {"cast", "a strided view", cast, {X34}, 0},
     {"sum", "all", sum, {{3, {2, 3, 4}}}, 0},

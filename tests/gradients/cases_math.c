@@ -1,6 +1,46 @@
 // cases_math.c: elementwise, reducing and row-wise operations.
 #include "tests/gradients/cases.h"
 
+// ---- arithmetic ----
+
+// x^2 + 1/2: never near zero.
+static hst_tensor *above_zero(hst_context *ctx, hst_tensor *x) {
+    return hst_add(hst_mul(x, x), hst_full(ctx, HST_F32, HST_SCALAR, 0.5));
+}
+
+enum { A_TRANSPOSED = 4, B_TRANSPOSED = 8, SAME = 16 };
+
+// Bits 0 and 1 of the option choose the function; a quotient's divisor is kept away from zero.
+static hst_tensor *arithmetic(hst_context *ctx, hst_tensor *const *x, void *user) {
+    static hst_tensor *(*const functions[])(hst_tensor *, hst_tensor *) = {hst_add, hst_sub, hst_mul, hst_div};
+    int option = ((const gradient_case *)user)->option;
+    hst_tensor *a = x[0], *b = x[option & SAME ? 0 : 1];
+    if ((option & 3) == 3) b = above_zero(ctx, b);
+    if ((option & 3) == 3 && option & SAME) a = b;
+    if (option & A_TRANSPOSED) a = hst_transpose(a, -1, -2);
+    if (option & B_TRANSPOSED) b = hst_transpose(b, -1, -2);
+    return functions[option & 3](a, b);
+}
+
+#define ARITHMETIC(op, n)                                                                                              \
+    {#op, "equal shapes", arithmetic, {X34, X34}, n}, {#op, "one twice", arithmetic, {X34}, n | SAME},                 \
+        {#op, "one twice, once transposed", arithmetic, {{2, {3, 3}}}, n | SAME | B_TRANSPOSED},                       \
+        {#op, "a transposed", arithmetic, {{2, {4, 3}}, X34}, n | A_TRANSPOSED},                                       \
+        {#op, "b transposed", arithmetic, {{3, {2, 3, 4}}, {3, {2, 4, 3}}}, n | B_TRANSPOSED},                         \
+        {#op, "a row", arithmetic, {{3, {2, 3, 4}}, {1, {4}}}, n},                                                     \
+        {#op, "a column", arithmetic, {X34, {2, {3, 1}}}, n},                                                          \
+        {#op, "a column first", arithmetic, {{2, {3, 1}}, X34}, n},                                                    \
+        {#op, "a middle axis", arithmetic, {{3, {2, 3, 4}}, {3, {2, 1, 4}}}, n},                                       \
+        {#op, "first and last axis", arithmetic, {{3, {1, 5, 1}}, {3, {2, 5, 3}}}, n},                                 \
+        {#op, "a row and a column", arithmetic, {{2, {3, 1}}, {2, {1, 4}}}, n},                                        \
+        {#op, "one number", arithmetic, {X34, {1, {1}}}, n},                                                           \
+        {#op, "one number first", arithmetic, {{1, {1}}, X34}, n}, {                                                   \
+#op, "a transposed row and column", arithmetic,                                                                \
+            {{2, {1, 3 } }, {2, {4, 1 } } }, n | A_TRANSPOSED | B_TRANSPOSED                                           \
+    }
+
+// ---- norms ----
+
 static hst_tensor *rms_norm(hst_context *ctx, hst_tensor *const *x, void *user) {
     const gradient_case *c = user;
     (void)ctx;
@@ -9,6 +49,10 @@ static hst_tensor *rms_norm(hst_context *ctx, hst_tensor *const *x, void *user) 
 
 // clang-format off
 const gradient_case cases_math[] = {
+    ARITHMETIC(add, 0),
+    ARITHMETIC(sub, 1),
+    ARITHMETIC(mul, 2),
+    ARITHMETIC(div, 3),
     {"rms_norm", "plain", rms_norm, {X34}, 0},
     {"rms_norm", "gain, large eps", rms_norm, {{3, {2, 2, 5}}, {1, {5}}}, 3},
     {0}};

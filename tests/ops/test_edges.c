@@ -260,9 +260,16 @@ static void check_nan(hst_context *ctx) {
     enum { N = 37, BAD = 20 }; // in the second half of a vector, not in the tail
     hst_real x[N], y[N], one[N];
     for (int i = 0; i < N; i++) x[i] = i == BAD ? NAN : 1, one[i] = 1;
-    hst_combine_args combine = {.count = N, .alpha = 2, .a = F32(x), .a_step = 1, .y = TO_F32(y)};
-    cr_assert(ctx->backend->combine(ctx, &combine));
-    for (int i = 0; i < N; i++) expect(ctx, "combined", y[i], i == BAD ? NAN : 2, 0);
+    hst_binary_args twice = {.function = HST_PLUS,
+                             .rank = 1,
+                             .shape = {N},
+                             .a_stride = {1},
+                             .b_stride = {1},
+                             .a = F32(x),
+                             .b = F32(x),
+                             .y = TO_F32(y)};
+    cr_assert(ctx->backend->binary(ctx, &twice));
+    for (int i = 0; i < N; i++) expect(ctx, "twice", y[i], i == BAD ? NAN : 2, 0);
     hst_sum_args sum = {.rows = 1, .width = N, .factor = 1, .x = F32(x), .y = TO_F32(y)};
     cr_assert(ctx->backend->sum(ctx, &sum));
     for (int i = 0; i < N; i++) expect(ctx, "sum", y[i], i == BAD ? NAN : 1, 0);

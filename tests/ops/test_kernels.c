@@ -42,17 +42,6 @@ static bool copy_case(run *r) {
 }
 Test(ops, copy_matches) { sweep("copy", copy_case, 2, HST_DTYPES, 4); }
 
-// Both factors, two products, two additions: 6 roundings of numbers up to 3.
-static bool combine_case(run *r) {
-    int64_t count = r->rows * r->width;
-    hst_combine_args args = {.count = count, .alpha = 0.7, .beta = -1.3, .a_step = !has(r, 2), .b_step = !has(r, 3)};
-    args.a = in(r, 0, count, -1, 1);
-    if (!has(r, 1)) args.b = in(r, 1, count, -1, 1);
-    args.y = out(r, 2, count, 6 * 3 * F);
-    return r->ctx->backend->combine(r->ctx, &args);
-}
-Test(ops, combine_matches) { sweep("combine", combine_case, 3, 3, 4); }
-
 // 1 / (1 - p), the product and the addition: 3 roundings of numbers up to 3.
 static bool dropout_case(run *r) {
     int64_t count = r->rows * r->width;

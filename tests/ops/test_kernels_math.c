@@ -1,0 +1,62 @@
+// test_kernels_math.c: as test_kernels.c, for arithmetic, functions, softmax and reductions.
+#include "tests/ops/twins.h"
+
+// ---- arithmetic ----
+
+// How an operand lies in the space (PLANES, rows, width): all of it, in order and transposed, or repeated along axes.
+enum { PLANES = 3 };
+typedef enum layout { ALL, TRANSPOSED, ROW, COLUMN, PLANE_AND_ROW, MIDDLE, ONE, LAYOUTS } layout;
+
+static int64_t lay_out(const run *r, layout how, int64_t *stride) {
+    int64_t rows = r->rows, width = r->width;
+    const int64_t strides[LAYOUTS][3] = {
+        [ALL] = {rows * width, width, 1}, [TRANSPOSED] = {rows * width, 1, rows}, [ROW] = {0, 0, 1},
+        [COLUMN] = {rows, 1, 0},          [PLANE_AND_ROW] = {width, 0, 1},        [MIDDLE] = {0, 1, 0}};
+    static const bool has_axis[LAYOUTS][3] = {[ALL] = {1, 1, 1},    [TRANSPOSED] = {1, 1, 1},    [ROW] = {0, 0, 1},
+                                              [COLUMN] = {1, 1, 0}, [PLANE_AND_ROW] = {1, 0, 1}, [MIDDLE] = {0, 1, 0}};
+    const int64_t shape[3] = {PLANES, rows, width};
+    int64_t count = 1;
+    for (int axis = 0; axis < 3; axis++) {
+        stride[axis] = strides[how][axis];
+        if (has_axis[how][axis]) count *= shape[axis];
+    }
+    return count;
+}
+
+// Swept for each layout of a; b's are drawn. Flags 1, 2: the function. Flags 3 to 5: the layout of b.
+static layout a_layout;
+static layout b_layout(const run *r) { return (layout)((r->flags >> 3 & 7) % LAYOUTS); }
+
+// Numbers up to 2, rounded to f32 and once more when they are added to a number up to 1.
+static bool binary_case(run *r) {
+    hst_binary_args args = {
+        .function = (hst_arithmetic)(r->flags >> 1 & 3), .rank = 3, .shape = {PLANES, r->rows, r->width}};
+    args.a = in(r, 0, lay_out(r, a_layout, args.a_stride), -1, 1);
+    args.b = in(r, 1, lay_out(r, b_layout(r), args.b_stride), 0.5, 1.5);
+    args.y = out(r, 2, PLANES * r->rows * r->width, 2 * 3 * F);
+    return r->ctx->backend->binary(r->ctx, &args);
+}
+Test(ops, binary_matches) {
+    for (a_layout = ALL; a_layout < LAYOUTS; a_layout++) sweep("binary", binary_case, 3, 3, 6);
+}
+
+// Flag 6: the gradient of b. Terms up to 1 / 0.5^2, of four roundings, and sums of n of them: n (n + 4) 4 D.
+static bool binary_grad_case(run *r) {
+    hst_binary_grad_args args = {.function = (hst_arithmetic)(r->flags >> 1 & 3),
+                                 .operand = has(r, 6),
+                                 .rank = 3,
+                                 .shape = {PLANES, r->rows, r->width}};
+    int64_t all = PLANES * r->rows * r->width, a_count = lay_out(r, a_layout, args.a_stride),
+            b_count = lay_out(r, b_layout(r), args.b_stride);
+    layout own = has(r, 6) ? b_layout(r) : a_layout;
+    int64_t count = lay_out(r, own == TRANSPOSED ? ALL : own, args.dx_stride), n = all / count;
+    args.dy = in(r, 0, all, -1, 1);
+    args.a = in(r, 1, a_count, -1, 1);
+    args.b = in(r, 2, b_count, 0.5, 1.5);
+    if (args.function <= HST_MINUS) args.a = args.b = absent;
+    args.dx = out(r, 3, count, (double)(n * (n + 4)) * 4 * D);
+    return r->ctx->backend->binary_grad(r->ctx, &args);
+}
+Test(ops, binary_grad_matches) {
+    for (a_layout = ALL; a_layout < LAYOUTS; a_layout++) sweep("binary_grad", binary_grad_case, 4, 3, 7);
+}
