@@ -53,6 +53,19 @@ HST_API hst_tensor *hst_sub(hst_tensor *a, hst_tensor *b);
 HST_API hst_tensor *hst_mul(hst_tensor *a, hst_tensor *b);
 HST_API hst_tensor *hst_div(hst_tensor *a, hst_tensor *b);
 
+// Functions of each element of x, float; y has x's shape and dtype. relu is max(x, 0), of slope 0 at 0; gelu
+// (Hendrycks & Gimpel 2016) is x P(x), P the cumulative function of the normal distribution or, with tanh_form, its
+// approximation (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2. pow is that of C: 0^0 is 1, a negative number to an
+// exponent that is no integer NaN, as are its logarithm and square root.
+HST_API hst_tensor *hst_sigmoid(hst_tensor *x);
+HST_API hst_tensor *hst_tanh(hst_tensor *x);
+HST_API hst_tensor *hst_relu(hst_tensor *x);
+HST_API hst_tensor *hst_gelu(hst_tensor *x, bool tanh_form);
+HST_API hst_tensor *hst_exp(hst_tensor *x);
+HST_API hst_tensor *hst_log(hst_tensor *x);
+HST_API hst_tensor *hst_sqrt(hst_tensor *x);
+HST_API hst_tensor *hst_pow(hst_tensor *x, double exponent);
+
 // Elementwise.
 HST_API hst_tensor *hst_scale(hst_tensor *x, double factor);
 HST_API hst_tensor *hst_cast(hst_tensor *x,

@@ -17,6 +17,14 @@
     X(sub) \
     X(mul) \
     X(div) \
+    X(sigmoid) \
+    X(tanh) \
+    X(relu) \
+    X(gelu) \
+    X(exp) \
+    X(log) \
+    X(sqrt) \
+    X(pow) \
     X(scale) \
     X(cast) \
     X(sum) \

@@ -69,6 +69,37 @@ typedef struct hst_binary_grad_args {
     hst_target dx;
 } hst_binary_grad_args;
 
+// y (+)= f(x), element by element: 1 / (1 + exp(-x)); tanh x; max(x, 0); x P(x), P the normal distribution's
+// cumulative function, and the same with P(x) = (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2; exp x; log x; sqrt x;
+// x^parameter.
+typedef enum hst_function {
+    HST_FUNCTION_SIGMOID,
+    HST_FUNCTION_TANH,
+    HST_FUNCTION_RELU,
+    HST_FUNCTION_GELU,
+    HST_FUNCTION_GELU_TANH,
+    HST_FUNCTION_EXP,
+    HST_FUNCTION_LOG,
+    HST_FUNCTION_SQRT,
+    HST_FUNCTION_POW
+} hst_function;
+typedef struct hst_unary_args {
+    hst_function function;
+    double parameter;
+    int64_t count;
+    hst_source x;
+    hst_target y;
+} hst_unary_args;
+
+// dx (+)= dy f'(x), from the argument x or, for sigmoid, tanh, relu, exp and sqrt, from the result y; the other is absent.
+typedef struct hst_unary_grad_args {
+    hst_function function;
+    double parameter;
+    int64_t count;
+    hst_source dy, x, y;
+    hst_target dx;
+} hst_unary_grad_args;
+
 // C (M,N) (+)= A (M,K) B (K,N) + bias (N), sums over K in fp32 blocks of at most 256 terms. Strides in elements; the
 // columns of C are adjacent. The order of a sum never depends on M, N or the threads.
 typedef struct hst_gemm_args {
@@ -201,6 +232,8 @@ typedef struct hst_sgd_args {
     X(copy) \
     X(binary) \
     X(binary_grad) \
+    X(unary) \
+    X(unary_grad) \
     X(gemm) \
     X(sum) \
     X(square_sum) \

@@ -4,17 +4,6 @@
 
 #include <math.h>
 
-INLINE vf square_root(vf x) {
-#if defined __AVX512F__
-    return (vf)_mm512_sqrt_ps((__m512)x);
-#elif defined __AVX2__
-    return (vf)_mm256_sqrt_ps((__m256)x);
-#else
-    UNROLL for (int i = 0; i < VL; i++) x[i] = sqrtf(x[i]);
-    return x;
-#endif
-}
-
 // With a = lr / (1 - b1^t) and s = 1 / sqrt(1 - b2^t): w = w - lr decay w - a m / (s sqrt(v) + eps)
 static void adamw_task(void *arg, int64_t task) {
     const hst_adamw_args *a = arg;

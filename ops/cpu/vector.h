@@ -10,6 +10,7 @@
 #ifndef HST_VECTOR_H
 #define HST_VECTOR_H
 
+#include <math.h>
 #include <string.h>
 #include "tensor/backend.h"
 
@@ -61,6 +62,17 @@ INLINE vf multiply_add(vf a, vf b, vf c) {
     return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
 #else
     return a * b + c;
+#endif
+}
+
+INLINE vf square_root(vf x) {
+#if defined __AVX512F__
+    return (vf)_mm512_sqrt_ps((__m512)x);
+#elif defined __AVX2__
+    return (vf)_mm256_sqrt_ps((__m256)x);
+#else
+    UNROLL for (int i = 0; i < VL; i++) x[i] = sqrtf(x[i]);
+    return x;
 #endif
 }
 

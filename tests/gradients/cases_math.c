@@ -39,6 +39,27 @@ static hst_tensor *arithmetic(hst_context *ctx, hst_tensor *const *x, void *user
             {{2, {1, 3 } }, {2, {4, 1 } } }, n | A_TRANSPOSED | B_TRANSPOSED                                           \
     }
 
+// ---- functions ----
+
+// Option 1: of positive numbers. None of the leaves' random numbers is so near 0 that relu's kink would show.
+#define FUNCTION(name, call)                                                                                           \
+    static hst_tensor *name(hst_context *ctx, hst_tensor *const *leaves, void *user) {                                 \
+        int option = ((const gradient_case *)user)->option;                                                            \
+        hst_tensor *x = option == 1 ? above_zero(ctx, leaves[0]) : leaves[0];                                          \
+        return call;                                                                                                   \
+    }
+FUNCTION(sigmoid, hst_sigmoid(x))
+FUNCTION(hyperbolic_tangent, hst_tanh(x))
+FUNCTION(relu, hst_relu(x))
+FUNCTION(gelu, hst_gelu(x, false))
+FUNCTION(gelu_tanh, hst_gelu(x, true))
+FUNCTION(exponential, hst_exp(x))
+FUNCTION(logarithm, hst_log(x))
+FUNCTION(square_root, hst_sqrt(x))
+FUNCTION(power, hst_pow(x, -1.5))
+FUNCTION(cube, hst_pow(x, 3))
+FUNCTION(constant, hst_mul(hst_pow(x, 0), x))
+
 // ---- norms ----
 
 static hst_tensor *rms_norm(hst_context *ctx, hst_tensor *const *x, void *user) {
@@ -53,6 +74,18 @@ const gradient_case cases_math[] = {
     ARITHMETIC(sub, 1),
     ARITHMETIC(mul, 2),
     ARITHMETIC(div, 3),
+    {"sigmoid", "", sigmoid, {X34}, 0},
+    {"tanh", "", hyperbolic_tangent, {X34}, 0},
+    {"tanh", "a vector", hyperbolic_tangent, {{1, {5}}}, 1},
+    {"relu", "", relu, {{2, {5, 7}}}, 0},
+    {"gelu", "exact", gelu, {X34}, 0},
+    {"gelu", "tanh form", gelu_tanh, {X34}, 0},
+    {"exp", "", exponential, {X34}, 0},
+    {"log", "of positive numbers", logarithm, {X34}, 1},
+    {"sqrt", "of positive numbers", square_root, {X34}, 1},
+    {"pow", "-1.5", power, {X34}, 1},
+    {"pow", "3, of either sign", cube, {X34}, 0},
+    {"pow", "0", constant, {X34}, 0},
     {"rms_norm", "plain", rms_norm, {X34}, 0},
     {"rms_norm", "gain, large eps", rms_norm, {{3, {2, 2, 5}}, {1, {5}}}, 3},
     {0}};

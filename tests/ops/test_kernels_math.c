@@ -60,3 +60,37 @@ static bool binary_grad_case(run *r) {
 Test(ops, binary_grad_matches) {
     for (a_layout = ALL; a_layout < LAYOUTS; a_layout++) sweep("binary_grad", binary_grad_case, 4, 3, 7);
 }
+
+// ---- functions ----
+
+static hst_function function; // swept
+
+// Arguments within 4 (positive ones for log, sqrt and pow with its odd exponent); results up to 55 for exp, 16 for pow
+// and 4 for the others, with 8 roundings; gelu_tanh's exponential has an argument up to 11, rounded three times.
+static bool unary_case(run *r) {
+    bool positive = function == HST_FUNCTION_LOG || function == HST_FUNCTION_SQRT || function == HST_FUNCTION_POW;
+    double largest = function == HST_FUNCTION_EXP ? 55 : positive ? 32 : 4;
+    hst_unary_args args = {.function = function, .parameter = has(r, 1) ? 2.5 : -0.5, .count = r->rows * r->width};
+    args.x = in(r, 0, args.count, positive ? 0.25 : -4, 4);
+    args.y = out(r, 1, args.count, (8 + (function == HST_FUNCTION_GELU_TANH ? 3 * 11 : 0)) * largest * F);
+    return r->ctx->backend->unary(r->ctx, &args);
+}
+Test(ops, unary_matches) {
+    for (function = HST_FUNCTION_SIGMOID; function <= HST_FUNCTION_POW; function++) sweep("unary", unary_case, 2, 3, 2);
+}
+
+// x or y in 1/4 .. 4: the slopes are at most 1 / (1/4) for log, 0.5 * 4^1.5 and 2.5 * 4^1.5 for pow, 4 * 5 for tanh.
+// gelu_tanh's second term is 0 where the argument of its exponential is large.
+static bool unary_grad_case(run *r) {
+    bool from_x = function == HST_FUNCTION_GELU || function == HST_FUNCTION_GELU_TANH || function == HST_FUNCTION_LOG ||
+                  function == HST_FUNCTION_POW;
+    hst_unary_grad_args args = {.function = function, .parameter = has(r, 1) ? 2.5 : -0.5, .count = r->rows * r->width};
+    args.dy = in(r, 0, args.count, -1, 1);
+    *(from_x ? &args.x : &args.y) = in(r, 1, args.count, 0.25, 4);
+    args.dx = out(r, 2, args.count, 12 * 20 * F);
+    return r->ctx->backend->unary_grad(r->ctx, &args);
+}
+Test(ops, unary_grad_matches) {
+    for (function = HST_FUNCTION_SIGMOID; function <= HST_FUNCTION_POW; function++)
+        sweep("unary_grad", unary_grad_case, 3, 3, 2);
+}
