@@ -71,9 +71,20 @@ HST_API hst_tensor *hst_scale(hst_tensor *x, double factor);
 HST_API hst_tensor *hst_cast(hst_tensor *x,
                              hst_dtype dtype); // any dtypes; to integers truncates toward zero, saturating
 
-// One f32 number from all elements.
+// Sum, mean and greatest of all elements, or over `count` axes (0: all); negative axes count from the end, none may be
+// given twice. The axes go, or stay with extent 1 (keep_axes). x float; sum and mean are f32, max has x's dtype. max is
+// NaN where an element is, and its gradient is shared among equals. Of no elements the sum is 0, the others an error.
 HST_API hst_tensor *hst_sum(hst_tensor *x);
 HST_API hst_tensor *hst_mean(hst_tensor *x);
+HST_API hst_tensor *hst_max(hst_tensor *x);
+HST_API hst_tensor *hst_sum_axes(hst_tensor *x, int count, const int *axes, bool keep_axes);
+HST_API hst_tensor *hst_mean_axes(hst_tensor *x, int count, const int *axes, bool keep_axes);
+HST_API hst_tensor *hst_max_axes(hst_tensor *x, int count, const int *axes, bool keep_axes);
+
+// exp(x) / sum of exp(x) along an axis (negative: from the end), and its logarithm; float, y has x's shape and dtype. An
+// element -inf has probability 0; where all are, y is NaN.
+HST_API hst_tensor *hst_softmax(hst_tensor *x, int axis);
+HST_API hst_tensor *hst_log_softmax(hst_tensor *x, int axis);
 
 // Cross entropy in nats, fused with log-softmax. logits (..., V) float, targets (...) u8, i32 or i64; f32.
 // hst_cross_entropy is the mean over all rows, hst_token_losses one loss a row, (...).

@@ -29,6 +29,9 @@
     X(cast) \
     X(sum) \
     X(mean) \
+    X(max) \
+    X(softmax) \
+    X(log_softmax) \
     X(token_losses) \
     X(reshape) \
     X(slice) \

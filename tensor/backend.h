@@ -109,13 +109,43 @@ typedef struct hst_gemm_args {
     hst_target c;
 } hst_gemm_args;
 
-// y (+)= factor * sum of x over the rows: rows (rows, width) -> (width), or -> one number with width 1.
+// y (+)= factor * sum of x over the rows: (outer, rows, width) -> (outer, width).
 typedef struct hst_sum {
-    int64_t rows, width;
+    int64_t outer, rows, width;
     double factor;
     hst_source x;
     hst_target y;
 } hst_sum_args;
+
+// y (+)= the greatest x of the rows, NaN if one of them is: (outer, rows, width) -> (outer, width).
+typedef struct hst_max_args {
+    int64_t outer, rows, width;
+    hst_source x;
+    hst_target y;
+} hst_max_args;
+
+// dx (+)= dy / (how many of the rows equal y) where x = y, else 0; NaN where y is.
+typedef struct hst_max_grad_args {
+    int64_t outer, rows, width;
+    hst_source dy, x, y;
+    hst_target dx;
+} hst_max_grad_args;
+
+// y (+)= exp(x) / sum of exp(x), or its logarithm, over the rows of (outer, rows, width).
+typedef struct hst_softmax_args {
+    int64_t outer, rows, width;
+    bool log;
+    hst_source x;
+    hst_target y;
+} hst_softmax_args;
+
+// dx (+)= y (dy - sum of dy y) or, for the logarithm, dy - exp(y) sum of dy, with sums over the rows.
+typedef struct hst_softmax_grad_args {
+    int64_t outer, rows, width;
+    bool log;
+    hst_source dy, y;
+    hst_target dx;
+} hst_softmax_grad_args;
 
 // *sum = sum of x[i]^2, in double.
 typedef struct hst_square_sum_args {
@@ -237,6 +267,10 @@ typedef struct hst_sgd_args {
     X(gemm) \
     X(sum) \
     X(square_sum) \
+    X(max) \
+    X(max_grad) \
+    X(softmax) \
+    X(softmax_grad) \
     X(lookup) \
     X(lookup_grad) \
     X(norm) \

@@ -60,6 +60,54 @@ FUNCTION(power, hst_pow(x, -1.5))
 FUNCTION(cube, hst_pow(x, 3))
 FUNCTION(constant, hst_mul(hst_pow(x, 0), x))
 
+// ---- reductions ----
+
+enum { KEEP = 8, STRIDED = 16 };
+
+// Bits 0 to 2 of the option: the axes, given from the last to the first.
+#define REDUCTION(name)                                                                                                \
+    static hst_tensor *name(hst_context *ctx, hst_tensor *const *leaves, void *user) {                                 \
+        int option = ((const gradient_case *)user)->option, axes[3], count = 0;                                        \
+        hst_tensor *x = option & STRIDED ? hst_transpose(leaves[0], 0, -1) : leaves[0];                                \
+        (void)ctx;                                                                                                     \
+        for (int axis = 2; axis >= 0; axis--)                                                                          \
+            if (option >> axis & 1) axes[count++] = axis == 2 ? -1 : axis;                                             \
+        return hst_##name##_axes(x, count, axes, option & KEEP);                                                       \
+    }
+REDUCTION(sum)
+REDUCTION(mean)
+REDUCTION(max)
+
+#define AXES(op, axes, what)                                                                                           \
+    { #op, what, op, {{3, {2, 3, 4 } } }, axes }
+#define REDUCTIONS(op)                                                                                                 \
+    AXES(op, 0, "all axes, by none"), AXES(op, 7, "all axes, by name"), AXES(op, 1, "the first axis"),                 \
+        AXES(op, 2, "a middle axis"), AXES(op, 4, "the last axis"), AXES(op, 3, "the first two"),                      \
+        AXES(op, 6, "the last two"), AXES(op, 5, "first and last"), AXES(op, 5 | KEEP, "first and last, kept"),        \
+        AXES(op, 2 | KEEP, "a middle axis, kept"), AXES(op, 2 | STRIDED, "a middle axis, strided"),                    \
+        AXES(op, 1 | STRIDED, "the first axis, strided"), AXES(op, 7 | STRIDED | KEEP, "all axes, strided, kept"), {   \
+#op, "an axis of one", op, {{3, {5, 1, 3 } } }, 2                                                              \
+    }
+
+// Option: the axis; 8: strided.
+static hst_tensor *softmax(hst_context *ctx, hst_tensor *const *x, void *user) {
+    int option = ((const gradient_case *)user)->option;
+    (void)ctx;
+    return hst_softmax(option & 8 ? hst_transpose(x[0], 0, 1) : x[0], (option & 3) - 1);
+}
+static hst_tensor *log_softmax(hst_context *ctx, hst_tensor *const *x, void *user) {
+    int option = ((const gradient_case *)user)->option;
+    (void)ctx;
+    return hst_log_softmax(option & 8 ? hst_transpose(x[0], 0, 1) : x[0], (option & 3) - 1);
+}
+
+#define SOFTMAX(op)                                                                                                    \
+    {#op, "the last axis", op, {{3, {2, 3, 5}}}, 0}, {#op, "the first axis", op, {{3, {2, 3, 5}}}, 1},                 \
+        {#op, "a middle axis", op, {{3, {2, 3, 5}}}, 2}, {#op, "a vector", op, {{1, {7}}}, 1},                         \
+        {#op, "an axis of one", op, {{2, {3, 1}}}, 0}, {                                                               \
+#op, "strided", op, {X34 }, 8                                                                                  \
+    }
+
 // ---- norms ----
 
 static hst_tensor *rms_norm(hst_context *ctx, hst_tensor *const *x, void *user) {
@@ -86,6 +134,11 @@ const gradient_case cases_math[] = {
     {"pow", "-1.5", power, {X34}, 1},
     {"pow", "3, of either sign", cube, {X34}, 0},
     {"pow", "0", constant, {X34}, 0},
+    REDUCTIONS(sum),
+    REDUCTIONS(mean),
+    REDUCTIONS(max),
+    SOFTMAX(softmax),
+    SOFTMAX(log_softmax),
     {"rms_norm", "plain", rms_norm, {X34}, 0},
     {"rms_norm", "gain, large eps", rms_norm, {{3, {2, 2, 5}}, {1, {5}}}, 3},
     {0}};

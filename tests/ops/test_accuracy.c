@@ -140,7 +140,8 @@ static void check_sum(hst_context *ctx) {
         for (int64_t width = 1; width <= 64; width *= 8) {
             hst_target all = {x, cases[i].dtype, false};
             for (int64_t j = 0; j < 4096; j++) hst_store(all, j, 0.01);
-            hst_sum_args args = {.rows = 4096 / width,
+            hst_sum_args args = {.outer = 1,
+                                 .rows = 4096 / width,
                                  .width = width,
                                  .factor = (double)width,
                                  .x = {x, cases[i].dtype},

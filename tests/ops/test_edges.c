@@ -270,7 +270,7 @@ static void check_nan(hst_context *ctx) {
                              .y = TO_F32(y)};
     cr_assert(ctx->backend->binary(ctx, &twice));
     for (int i = 0; i < N; i++) expect(ctx, "twice", y[i], i == BAD ? NAN : 2, 0);
-    hst_sum_args sum = {.rows = 1, .width = N, .factor = 1, .x = F32(x), .y = TO_F32(y)};
+    hst_sum_args sum = {.outer = 1, .rows = 1, .width = N, .factor = 1, .x = F32(x), .y = TO_F32(y)};
     cr_assert(ctx->backend->sum(ctx, &sum));
     for (int i = 0; i < N; i++) expect(ctx, "sum", y[i], i == BAD ? NAN : 1, 0);
     double squares;

@@ -79,14 +79,21 @@ Test(ops, sgd_matches) { sweep("sgd", sgd_case, 1, 3, 2); }
 
 // ---- sums ----
 
+// Flag 1: all elements; else flag 2: rows, flag 3: one of three planes at a time.
 static bool sum_case(run *r) {
-    int64_t n = r->rows * (has(r, 1) ? r->width : 1);
-    hst_sum_args args = {.rows = n, .width = has(r, 1) ? 1 : r->width, .factor = 1 / 7.0};
-    args.x = in(r, 0, r->rows * r->width, -1, 1);
-    args.y = out(r, 1, args.width, (double)(n * n) * D);
+    int64_t n = has(r, 1) ? r->rows * r->width : has(r, 2) ? r->width : r->rows;
+    hst_sum_args args = {.outer = has(r, 1)   ? 1
+                                  : has(r, 2) ? r->rows
+                                  : has(r, 3) ? 3
+                                              : 1,
+                         .rows = n,
+                         .width = has(r, 1) || has(r, 2) ? 1 : r->width,
+                         .factor = 1 / 7.0};
+    args.x = in(r, 0, args.outer * args.rows * args.width, -1, 1);
+    args.y = out(r, 1, args.outer * args.width, (double)(n * n) * D);
     return r->ctx->backend->sum(r->ctx, &args);
 }
-Test(ops, sum_matches) { sweep("sum", sum_case, 2, 3, 2); }
+Test(ops, sum_matches) { sweep("sum", sum_case, 2, 3, 4); }
 
 static bool square_sum_case(run *r) {
     int64_t count = r->rows * r->width;

@@ -94,3 +94,68 @@ Test(ops, unary_grad_matches) {
     for (function = HST_FUNCTION_SIGMOID; function <= HST_FUNCTION_POW; function++)
         sweep("unary_grad", unary_grad_case, 3, 3, 2);
 }
+
+// ---- over the rows of (outer, rows, width) ----
+
+// Flag 1: width 1. Flag 2: one plane or three.
+typedef struct planes {
+    int64_t outer, rows, width, all, results;
+} planes;
+
+static planes planes_of(const run *r) {
+    planes p = {.outer = has(r, 2) ? 3 : 1, .rows = r->rows, .width = r->width};
+    if (has(r, 1)) p = (planes){.outer = r->rows, .rows = r->width, .width = 1};
+    p.all = p.outer * p.rows * p.width;
+    p.results = p.outer * p.width;
+    return p;
+}
+
+static bool max_case(run *r) {
+    planes p = planes_of(r);
+    hst_max_args args = {.outer = p.outer, .rows = p.rows, .width = p.width};
+    args.x = in(r, 0, p.all, -2, 2);
+    args.y = out(r, 1, p.results, has(r, 0) ? 3 * F : 0);
+    return r->ctx->backend->max(r->ctx, &args);
+}
+Test(ops, max_matches) { sweep("max", max_case, 2, 3, 3); }
+
+// x are 0, 1 and 2, with many equals. A share is rounded once, and once more where it is added to a number up to 1.
+static bool max_grad_case(run *r) {
+    planes p = planes_of(r);
+    hst_max_grad_args args = {.outer = p.outer, .rows = p.rows, .width = p.width};
+    args.x = draw(r, HST_U8, p.all, 0, 3)->values;
+    array *x = draw(r, dtype_of(r, 0), p.all, 0, 0), *y = draw(r, dtype_of(r, 1), p.results, 0, 0);
+    for (int64_t i = 0; i < p.all; i++)
+        hst_store((hst_target){(void *)x->values.data, x->values.dtype, false}, i, hst_load(args.x, i));
+    for (int64_t i = 0; i < p.results; i++)
+        hst_store((hst_target){(void *)y->values.data, y->values.dtype, false}, i, (double)(i % 3));
+    args.x = x->values;
+    args.y = y->values;
+    args.dy = in(r, 2, p.results, -1, 1);
+    args.dx = out(r, 3, p.all, 3 * F);
+    return r->ctx->backend->max_grad(r->ctx, &args);
+}
+Test(ops, max_grad_matches) { sweep("max_grad", max_grad_case, 4, 3, 3); }
+
+// Arguments of exp down to -16, rounded once, then 3 roundings; the logarithms are down to -16 - 7, rounded once or,
+// where they are added, twice, from a sum of exponentials of which each may be 1 + 16 roundings off.
+static bool softmax_case(run *r) {
+    planes p = planes_of(r);
+    hst_softmax_args args = {.outer = p.outer, .rows = p.rows, .width = p.width, .log = has(r, 3)};
+    args.x = in(r, 0, p.all, -8, 8);
+    args.y = out(r, 1, p.all, args.log ? (23 + 24 + 17) * F : (16 + 3 + 2) * F);
+    return r->ctx->backend->softmax(r->ctx, &args);
+}
+Test(ops, softmax_matches) { sweep("softmax", softmax_case, 2, 3, 4); }
+
+// Sums of n terms up to 1 in double; of the logarithm's exp(y) two roundings. dx is written in double.
+static bool softmax_grad_case(run *r) {
+    planes p = planes_of(r);
+    hst_softmax_grad_args args = {.outer = p.outer, .rows = p.rows, .width = p.width, .log = has(r, 3)};
+    double n = (double)p.rows;
+    args.dy = in(r, 0, p.all, -1, 1);
+    args.y = in(r, 1, p.all, args.log ? -8 : 0, args.log ? 0 : 1);
+    args.dx = out(r, 2, p.all, args.log ? n * 2 * F : n * (n + 3) * D);
+    return r->ctx->backend->softmax_grad(r->ctx, &args);
+}
+Test(ops, softmax_grad_matches) { sweep("softmax_grad", softmax_grad_case, 3, 3, 4); }
