@@ -98,8 +98,14 @@ INLINE vf narrow_lanes(vd low, vd high) {
 INLINE vf narrow_lanes(vd low, vd high) {
     return (vf)_mm256_set_m128(_mm256_cvtpd_ps((__m256d)high), _mm256_cvtpd_ps((__m256d)low));
 }
-#else
-INLINE vf narrow_lanes(vd low, vd high) { return (vf){(float)low[0], (float)low[1], (float)high[0], (float)high[1]}; }
+#else // in two halves: lane by lane, GCC 12 takes low_lanes and high_lanes of the result for the doubles themselves
+typedef float half_vf __attribute__((vector_size(VL * 2)));
+INLINE vf narrow_lanes(vd low, vd high) {
+    half_vf halves[2] = {__builtin_convertvector(low, half_vf), __builtin_convertvector(high, half_vf)};
+    vf x;
+    memcpy(&x, halves, sizeof x);
+    return x;
+}
 #endif
 
 INLINE double sum_of_lanes(vd x) { // first lane to last
