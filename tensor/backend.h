@@ -91,7 +91,8 @@ typedef struct hst_unary_args {
     hst_target y;
 } hst_unary_args;
 
-// dx (+)= dy f'(x), from the argument x or, for sigmoid, tanh, relu, exp and sqrt, from the result y; the other is absent.
+// dx (+)= dy f'(x), from the argument x or, for sigmoid, tanh, relu, exp and sqrt, from the result y; the other is
+// absent.
 typedef struct hst_unary_grad_args {
     hst_function function;
     double parameter;
