@@ -101,7 +101,7 @@ static void skip_mark(hst_corpus *corpus, const char *path, size_t start) {
     if (corpus->size - start < 3 || memcmp(corpus->bytes + start, "\xEF\xBB\xBF", 3) != 0) return;
     corpus->size -= 3;
     memmove(corpus->bytes + start, corpus->bytes + start + 3, corpus->size - start);
-    hst_log(corpus->ctx, HST_LOG_INFO, "%s: its UTF-8 byte-order mark was skipped", path);
+    hst_log_message(corpus->ctx, HST_LOG_INFO, "%s: its UTF-8 byte-order mark was skipped", path);
 }
 
 // Bytes take any text; what may surprise is said.
@@ -110,10 +110,10 @@ static void note_form(const hst_corpus *corpus, const char *path, size_t start) 
     size_t size = corpus->size - start, at = hst_utf8_prefix(text, size), first = at, count = 0;
     for (; at < size; at += 1 + hst_utf8_prefix(text + at + 1, size - at - 1)) count++;
     if (count > 0)
-        hst_log(corpus->ctx, HST_LOG_INFO, "%s: %zu of its bytes are not UTF-8, the first at byte %zu", path, count,
-                first);
+        hst_log_message(corpus->ctx, HST_LOG_INFO, "%s: %zu of its bytes are not UTF-8, the first at byte %zu", path,
+                        count, first);
     if (size > 0 && memmem(text, size, "\r\n", 2))
-        hst_log(corpus->ctx, HST_LOG_INFO, "%s: CRLF line ends found; the CRs are symbols like others", path);
+        hst_log_message(corpus->ctx, HST_LOG_INFO, "%s: CRLF line ends found; the CRs are symbols like others", path);
 }
 
 // In a folder a file with a NUL byte is taken for something else than text; one that was named is used as it is.
@@ -129,7 +129,8 @@ static bool add_open_file(hst_corpus *corpus, const char *path, int fd, bool in_
         corpus->size = start;
         corpus->left_out++;
     } else {
-        hst_log(corpus->ctx, HST_LOG_WARNING, "%s: has NUL bytes, which text has not; they are used as they are", path);
+        hst_log_message(corpus->ctx, HST_LOG_WARNING,
+                        "%s: has NUL bytes, which text has not; they are used as they are", path);
     }
     return true;
 }
@@ -217,9 +218,9 @@ static bool add_folder(hst_corpus *corpus, const char *path) {
     for (size_t i = 0; i < l.count; i++) hst_workspace_free(corpus->ctx, l.paths[i]);
     hst_workspace_free(corpus->ctx, l.paths);
     if (ok && corpus->left_out > 0)
-        hst_log(corpus->ctx, HST_LOG_INFO,
-                "%s: left out %d of its entries: not text (a NUL byte), the folder of a run, or no file", path,
-                corpus->left_out);
+        hst_log_message(corpus->ctx, HST_LOG_INFO,
+                        "%s: left out %d of its entries: not text (a NUL byte), the folder of a run, or no file", path,
+                        corpus->left_out);
     return ok;
 }
 

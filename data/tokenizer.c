@@ -279,7 +279,7 @@ hst_status hst_corpus_encode(hst_corpus *corpus, const hst_tokenizer *t, bool sk
         if (!corpus->symbols || !encode(corpus, t, skip_unknown, &s)) return ctx->status;
         describe(&s, text, sizeof text);
         if (s.count > 0 && !skip_unknown) return hst_fail(ctx, HST_ERROR_FORMAT, "%s", text);
-        if (s.count > 0) hst_log(ctx, HST_LOG_WARNING, "%s; they are skipped", text);
+        if (s.count > 0) hst_log_message(ctx, HST_LOG_WARNING, "%s; they are skipped", text);
     }
     corpus->tokenizer = t;
     return HST_OK;

@@ -1,54 +1,8 @@
-// elementwise.c: add, scale, cast. All are y = alpha a + beta b, or a copy into another dtype.
+// elementwise.c: scale and cast. Arithmetic of two tensors is in arithmetic.c, functions of one in functions.c.
 #include "ops/ops.h"
 #include "ops/table.h"
 
-static bool combine(const hst_call *call, int64_t count, double alpha, hst_source a, double beta, hst_source b,
-                    hst_target y) {
-    hst_combine_args c = {
-        .count = count, .alpha = alpha, .beta = beta, .a = a, .b = b, .a_step = 1, .b_step = 1, .y = y};
-    return !y.data || call->ctx->backend->combine(call->ctx, &c);
-}
-
-// ---- add ----
-
-static bool add_shape(hst_call *call, hst_type *out) {
-    const hst_tensor *a = call->in[0], *b = call->in[1];
-    if (!hst_check_float(call, 0) || !hst_check_float(call, 1) || !hst_check_shape(call, 1, a->rank, a->shape))
-        return false;
-    out[0] = hst_type_of(a);
-    out[0].dtype = hst_promote(a->dtype, b->dtype);
-    return true;
-}
-
-static bool add_forward(hst_call *call) {
-    return combine(call, hst_count(call->out[0]), 1, hst_source_of(call->in[0]), 1, hst_source_of(call->in[1]),
-                   hst_target_of(call->out[0]));
-}
-
-// da = dy, db = dy
-static bool add_backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *dx) {
-    hst_source from = hst_source_of(dy[0]), none = {0};
-    return combine(call, hst_count(dy[0]), 1, from, 0, none, hst_gradient_target(dx[0])) &&
-           combine(call, hst_count(dy[0]), 1, from, 0, none, hst_gradient_target(dx[1]));
-}
-
-const hst_op hst_op_add = {
-    .name = "add",
-    .inputs = {"a", "b"},
-    .outputs = {"y"},
-    .cast = HST_CAST_WIDEST,
-    .shape = add_shape,
-    .forward = add_forward,
-    .backward = add_backward,
-};
-
-hst_tensor *hst_add(hst_tensor *a, hst_tensor *b) {
-    return hst_apply(&hst_op_add, (hst_tensor *[HST_MAX_INPUTS]){a, b}, NULL, 0, NULL);
-}
-
 // ---- scale ----
-
-static double factor_of(const hst_call *call) { return *(const double *)(const void *)call->attributes; }
 
 static bool scale_shape(hst_call *call, hst_type *out) {
     if (!hst_check_float(call, 0)) return false;
@@ -56,15 +10,22 @@ static bool scale_shape(hst_call *call, hst_type *out) {
     return true;
 }
 
-static bool scale_forward(hst_call *call) {
-    return combine(call, hst_count(call->in[0]), factor_of(call), hst_source_of(call->in[0]), 0, (hst_source){0},
-                   hst_target_of(call->out[0]));
+static bool scale(const hst_call *call, const hst_tensor *x, hst_target y) {
+    hst_binary_args b = {.function = HST_TIMES,
+                         .rank = 1,
+                         .shape = {hst_count(x)},
+                         .a_stride = {1},
+                         .a = hst_source_of(x),
+                         .b = {call->attributes, HST_F64}, // the factor, for all elements
+                         .y = y};
+    return call->ctx->backend->binary(call->ctx, &b);
 }
+
+static bool scale_forward(hst_call *call) { return scale(call, call->in[0], hst_target_of(call->out[0])); }
 
 // dx = factor dy
 static bool scale_backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *dx) {
-    return combine(call, hst_count(dy[0]), factor_of(call), hst_source_of(dy[0]), 0, (hst_source){0},
-                   hst_gradient_target(dx[0]));
+    return scale(call, dy[0], hst_gradient_target(dx[0]));
 }
 
 const hst_op hst_op_scale = {

@@ -79,7 +79,7 @@ static bool w_gradient(hst_call *call, const hst_gemm_args *p, const hst_tensor 
 // dbias = sum of dy over the rows
 static bool bias_gradient(hst_call *call, const hst_gemm_args *p, hst_tensor *dy, hst_gradient dbias) {
     hst_sum_args s = {
-        .rows = p->m, .width = p->n, .factor = 1, .x = hst_source_of(dy), .y = hst_gradient_target(dbias)};
+        .outer = 1, .rows = p->m, .width = p->n, .factor = 1, .x = hst_source_of(dy), .y = hst_gradient_target(dbias)};
     return !s.y.data || call->ctx->backend->sum(call->ctx, &s);
 }
 

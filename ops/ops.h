@@ -26,6 +26,10 @@ HST_API hst_tensor *hst_embedding(hst_tensor *table, hst_tensor *ids);
 // variance. x (..., D), gain and bias (D) or NULL.
 HST_API hst_tensor *hst_layer_norm(hst_tensor *x, hst_tensor *gain, hst_tensor *bias, double eps);
 
+// RMS norm over the last dimension (Zhang & Sennrich 2019): y = x / sqrt(mean(x^2) + eps) * gain. x (..., D), gain (D)
+// or NULL.
+HST_API hst_tensor *hst_rms_norm(hst_tensor *x, hst_tensor *gain, double eps);
+
 // Each element is zero with probability p in [0, 1), else multiplied by 1 / (1 - p). p = 0 returns x itself.
 HST_API hst_tensor *hst_dropout(hst_tensor *x, double p);
 
@@ -43,15 +47,45 @@ typedef struct hst_recurrence {
 HST_API hst_tensor *hst_sru_recurrence(hst_tensor *u, hst_tensor *x, hst_tensor *v, hst_tensor *bias, hst_tensor *c0,
                                        hst_tensor *mask, hst_tensor *pad, hst_recurrence options, hst_tensor **c_last);
 
-// Elementwise. add: equal shapes; f32 where the dtypes differ.
+// a + b, a - b, a b, a / b; float, the result f32 where the dtypes differ. The shapes broadcast as in NumPy: compared from
+// the last axis on, two extents are equal, or one is 1 or missing and its tensor repeated along this axis.
 HST_API hst_tensor *hst_add(hst_tensor *a, hst_tensor *b);
+HST_API hst_tensor *hst_sub(hst_tensor *a, hst_tensor *b);
+HST_API hst_tensor *hst_mul(hst_tensor *a, hst_tensor *b);
+HST_API hst_tensor *hst_div(hst_tensor *a, hst_tensor *b);
+
+// Functions of each element of x, float; y has x's shape and dtype. relu is max(x, 0), of slope 0 at 0; gelu
+// (Hendrycks & Gimpel 2016) is x P(x), P the cumulative function of the normal distribution or, with tanh_form, its
+// approximation (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2. pow is that of C: 0^0 is 1, a negative number to an
+// exponent that is no integer NaN, as are its logarithm and square root.
+HST_API hst_tensor *hst_sigmoid(hst_tensor *x);
+HST_API hst_tensor *hst_tanh(hst_tensor *x);
+HST_API hst_tensor *hst_relu(hst_tensor *x);
+HST_API hst_tensor *hst_gelu(hst_tensor *x, bool tanh_form);
+HST_API hst_tensor *hst_exp(hst_tensor *x);
+HST_API hst_tensor *hst_log(hst_tensor *x);
+HST_API hst_tensor *hst_sqrt(hst_tensor *x);
+HST_API hst_tensor *hst_pow(hst_tensor *x, double exponent);
+
+// Elementwise.
 HST_API hst_tensor *hst_scale(hst_tensor *x, double factor);
 HST_API hst_tensor *hst_cast(hst_tensor *x,
                              hst_dtype dtype); // any dtypes; to integers truncates toward zero, saturating
 
-// One f32 number from all elements.
+// Sum, mean and greatest of all elements, or over `count` axes (0: all); negative axes count from the end, none may be
+// given twice. The axes go, or stay with extent 1 (keep_axes). x float; sum and mean are f32, max has x's dtype. max is
+// NaN where an element is, and its gradient is shared among equals. Of no elements the sum is 0, the others an error.
 HST_API hst_tensor *hst_sum(hst_tensor *x);
 HST_API hst_tensor *hst_mean(hst_tensor *x);
+HST_API hst_tensor *hst_max(hst_tensor *x);
+HST_API hst_tensor *hst_sum_axes(hst_tensor *x, int count, const int *axes, bool keep_axes);
+HST_API hst_tensor *hst_mean_axes(hst_tensor *x, int count, const int *axes, bool keep_axes);
+HST_API hst_tensor *hst_max_axes(hst_tensor *x, int count, const int *axes, bool keep_axes);
+
+// exp(x) / sum of exp(x) along an axis (negative: from the end), and its logarithm; float, y has x's shape and dtype. An
+// element -inf has probability 0; where all are, y is NaN.
+HST_API hst_tensor *hst_softmax(hst_tensor *x, int axis);
+HST_API hst_tensor *hst_log_softmax(hst_tensor *x, int axis);
 
 // Cross entropy in nats, fused with log-softmax. logits (..., V) float, targets (...) u8, i32 or i64; f32.
 // hst_cross_entropy is the mean over all rows, hst_token_losses one loss a row, (...).

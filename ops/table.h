@@ -11,13 +11,28 @@
     X(matmul) \
     X(embedding) \
     X(layer_norm) \
+    X(rms_norm) \
     X(dropout) \
     X(sru_recurrence) \
     X(add) \
+    X(sub) \
+    X(mul) \
+    X(div) \
+    X(sigmoid) \
+    X(tanh) \
+    X(relu) \
+    X(gelu) \
+    X(exp) \
+    X(log) \
+    X(sqrt) \
+    X(pow) \
     X(scale) \
     X(cast) \
     X(sum) \
     X(mean) \
+    X(max) \
+    X(softmax) \
+    X(log_softmax) \
     X(token_losses) \
     X(reshape) \
     X(slice) \

@@ -47,14 +47,59 @@ typedef struct hst_copy_args {
     hst_target to;
 } hst_copy_args;
 
-// y (+)= alpha a + beta b, element by element; b may be absent. A step of 0 uses the first element throughout.
-typedef struct hst_combine_args {
-    int64_t count;
-    double alpha, beta;
+// y (+)= a + b, a - b, a b or a / b over an index space whose elements y holds in order. Strides in elements; 0 repeats
+// an operand along an axis, and an operand repeated along all of them may have any dtype.
+typedef enum hst_arithmetic { HST_PLUS, HST_MINUS, HST_TIMES, HST_OVER } hst_arithmetic;
+typedef struct hst_binary_args {
+    hst_arithmetic function;
+    int rank;
+    int64_t shape[HST_MAX_RANK], a_stride[HST_MAX_RANK], b_stride[HST_MAX_RANK];
     hst_source a, b;
-    int64_t a_step, b_step; // 0 or 1
     hst_target y;
-} hst_combine_args;
+} hst_binary_args;
+
+// The gradient of operand 0, a, or 1, b: dx (+)= the sum of its terms over the axes along which it was repeated, those
+// with dx_stride 0. Terms: dy, -dy (b of a - b), dy b, dy a, dy / b, -dy a / b^2. dy holds the index space in order; a
+// and b may be absent in sums and differences.
+typedef struct hst_binary_grad_args {
+    hst_arithmetic function;
+    int operand, rank;
+    int64_t shape[HST_MAX_RANK], a_stride[HST_MAX_RANK], b_stride[HST_MAX_RANK], dx_stride[HST_MAX_RANK];
+    hst_source dy, a, b;
+    hst_target dx;
+} hst_binary_grad_args;
+
+// y (+)= f(x), element by element: 1 / (1 + exp(-x)); tanh x; max(x, 0); x P(x), P the normal distribution's
+// cumulative function, and the same with P(x) = (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2; exp x; log x; sqrt x;
+// x^parameter.
+typedef enum hst_function {
+    HST_FUNCTION_SIGMOID,
+    HST_FUNCTION_TANH,
+    HST_FUNCTION_RELU,
+    HST_FUNCTION_GELU,
+    HST_FUNCTION_GELU_TANH,
+    HST_FUNCTION_EXP,
+    HST_FUNCTION_LOG,
+    HST_FUNCTION_SQRT,
+    HST_FUNCTION_POW
+} hst_function;
+typedef struct hst_unary_args {
+    hst_function function;
+    double parameter;
+    int64_t count;
+    hst_source x;
+    hst_target y;
+} hst_unary_args;
+
+// dx (+)= dy f'(x), from the argument x or, for sigmoid, tanh, relu, exp and sqrt, from the result y; the other is
+// absent.
+typedef struct hst_unary_grad_args {
+    hst_function function;
+    double parameter;
+    int64_t count;
+    hst_source dy, x, y;
+    hst_target dx;
+} hst_unary_grad_args;
 
 // C (M,N) (+)= A (M,K) B (K,N) + bias (N), sums over K in fp32 blocks of at most 256 terms. Strides in elements; the
 // columns of C are adjacent. The order of a sum never depends on M, N or the threads.
@@ -72,13 +117,43 @@ typedef struct hst_gemm_batch_args {
     hst_gemm_args first;
 } hst_gemm_batch_args;
 
-// y (+)= factor * sum of x over the rows: rows (rows, width) -> (width), or -> one number with width 1.
+// y (+)= factor * sum of x over the rows: (outer, rows, width) -> (outer, width).
 typedef struct hst_sum {
-    int64_t rows, width;
+    int64_t outer, rows, width;
     double factor;
     hst_source x;
     hst_target y;
 } hst_sum_args;
+
+// y (+)= the greatest x of the rows, NaN if one of them is: (outer, rows, width) -> (outer, width).
+typedef struct hst_max_args {
+    int64_t outer, rows, width;
+    hst_source x;
+    hst_target y;
+} hst_max_args;
+
+// dx (+)= dy / (how many of the rows equal y) where x = y, else 0; NaN where y is.
+typedef struct hst_max_grad_args {
+    int64_t outer, rows, width;
+    hst_source dy, x, y;
+    hst_target dx;
+} hst_max_grad_args;
+
+// y (+)= exp(x) / sum of exp(x), or its logarithm, over the rows of (outer, rows, width).
+typedef struct hst_softmax_args {
+    int64_t outer, rows, width;
+    bool log;
+    hst_source x;
+    hst_target y;
+} hst_softmax_args;
+
+// dx (+)= y (dy - sum of dy y) or, for the logarithm, dy - exp(y) sum of dy, with sums over the rows.
+typedef struct hst_softmax_grad_args {
+    int64_t outer, rows, width;
+    bool log;
+    hst_source dy, y;
+    hst_target dx;
+} hst_softmax_grad_args;
 
 // *sum = sum of x[i]^2, in double.
 typedef struct hst_square_sum_args {
@@ -129,20 +204,22 @@ typedef struct hst_select_grad_args {
     hst_target d;
 } hst_select_grad_args;
 
-// y = (x - mean) * rstd * gain + bias over each row; gain and bias may be absent. mean and rstd, if not NULL, get
-// (rows).
+// y = (x - mean) rstd gain + bias over each row, rstd = 1 / sqrt(mean((x - mean)^2) + eps); with `rms`, mean is 0. gain
+// and bias may be absent. mean and rstd, if not NULL, get (rows).
 typedef struct hst_norm_args {
     int64_t rows, width;
+    bool rms;
     double eps;
     hst_source x, gain, bias;
     hst_target y;
-    hst_real *mean, *rstd;
+    double *mean, *rstd;
 } hst_norm_args;
 
 typedef struct hst_norm_grad_args {
     int64_t rows, width;
+    bool rms;
     hst_source dy, x, gain;
-    const hst_real *mean, *rstd;
+    const double *mean, *rstd; // as forward left them
     hst_target dx, dgain, dbias;
 } hst_norm_grad_args;
 
@@ -231,11 +308,18 @@ typedef struct hst_average_args {
 // clang-format off
 #define HST_KERNELS(X) \
     X(copy) \
-    X(combine) \
+    X(binary) \
+    X(binary_grad) \
+    X(unary) \
+    X(unary_grad) \
     X(gemm) \
     X(gemm_batch) \
     X(sum) \
     X(square_sum) \
+    X(max) \
+    X(max_grad) \
+    X(softmax) \
+    X(softmax_grad) \
     X(lookup) \
     X(lookup_grad) \
     X(one_hot) \
@@ -260,7 +344,7 @@ typedef struct hst_backend {
     uint32_t abi;
     size_t size;
     const char *name;             // "avx2"
-    HST_KERNELS(HST_KERNEL_FIELD) // copy, combine, ...: one a line of the list
+    HST_KERNELS(HST_KERNEL_FIELD) // copy, binary, ...: one a line of the list
 } hst_backend;
 
 // True if all `count` ids are in [0, limit); otherwise records the first that is not. `what` is "embedding: id", say.

@@ -162,7 +162,7 @@ void hst_parallel(hst_context *ctx, int64_t tasks, void (*body)(void *arg, int64
 int hst_thread_count(const hst_context *ctx) { return ctx ? hst_threads_count(ctx->threads) : 0; }
 const char *hst_isa(const hst_context *ctx) { return ctx ? ctx->backend->name : ""; }
 
-void hst_log(hst_context *ctx, int level, const char *format, ...) {
+void hst_log_message(hst_context *ctx, int level, const char *format, ...) {
     if (!ctx->options.log) return;
     char message[HST_MAX_ERROR];
     va_list arguments;

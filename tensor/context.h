@@ -78,7 +78,7 @@ void *hst_allocate(hst_context *ctx, size_t bytes, hst_category category);
 void hst_free(hst_context *ctx, void *memory);
 
 // A message to the program's log callback, if it has one. printf-like.
-void hst_log(hst_context *ctx, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void hst_log_message(hst_context *ctx, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 // ---- threads.c ----
 hst_threads *hst_threads_open(hst_pool *pool, int count); // NULL: could not be started

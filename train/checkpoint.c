@@ -139,8 +139,8 @@ static bool read_training(hst_context *ctx, const char *path, const hst_safetens
         while (i < FIELDS && strcmp(in.key, fields[i].key)) i++;
         const char *isa = !strcmp(in.key, "isa") ? hst_json_string(&in) : NULL;
         if (isa && strcmp(isa, hst_isa(ctx)))
-            hst_log(ctx, HST_LOG_WARNING, "%s: was made with the %s kernels; with %s the last bits will differ", path,
-                    isa, hst_isa(ctx));
+            hst_log_message(ctx, HST_LOG_WARNING, "%s: was made with the %s kernels; with %s the last bits will differ",
+                            path, isa, hst_isa(ctx));
         if (i < FIELDS && !read_field(&in, i, t, &name))
             return hst_fail(ctx, HST_ERROR_FORMAT,
                             "%s: its run's %s is `%s`, which this version does not know; a newer one may", path,

@@ -69,6 +69,7 @@ typedef struct wide {
 } wide; // one double for each lane of a vf
 
 INLINE wide widened(vf x) { return (wide){low_lanes(x), high_lanes(x)}; }
+INLINE vf narrowed(wide x) { return narrow_lanes(x.low, x.high); }
 INLINE void accumulate(wide *sum, wide x) {
     sum->low += x.low;
     sum->high += x.high;
@@ -76,6 +77,15 @@ INLINE void accumulate(wide *sum, wide x) {
 INLINE void accumulate_product(wide *sum, wide x, wide y) { // exact products, of two floats each
     sum->low += x.low * y.low;
     sum->high += x.high * y.high;
+}
+// To f32 on the way to 16 bits, so that the two roundings are as one: an inexact number becomes the neighbour whose
+// last bit is 1, never one that lies in the middle of two 16-bit numbers (Boldo & Melquiond 2008).
+INLINE vf narrowed_to_odd(wide x) {
+    vf r = narrowed(x);
+    wide back = widened(r);
+    vf rest = narrowed((wide){(x.low - back.low) * 0x1p100, (x.high - back.high) * 0x1p100}); // NaN for an infinite x
+    vi inexact = (rest < 0) | (rest > 0), away = (vi)(((vu)rest ^ (vu)r) >> 31); // away: r lies beyond x, seen from 0
+    return (vf)((vi)((vu)r - (vu)(inexact & away)) | (inexact & 1));
 }
 INLINE double total(wide x) { return sum_of_lanes(x.low + x.high); }
 
@@ -95,14 +105,8 @@ INLINE void put_sum(hst_target y, int64_t i, double sum) {
     hst_store(y, i, y.add ? sum + hst_load(as_source(y), i) : sum);
 }
 INLINE void put_sums(hst_target y, int64_t i, wide sum, int64_t n) {
-    double lanes[VL];
-    memcpy(lanes, &sum, sizeof lanes);
-    float *f32 = y.dtype == HST_F32 ? (float *)y.data + i : NULL;
-    for (int64_t l = 0; l < n && l < VL; l++)
-        if (f32)
-            f32[l] = (float)(y.add ? lanes[l] + f32[l] : lanes[l]);
-        else
-            put_sum(y, i + l, lanes[l]);
+    if (y.add) accumulate(&sum, widened(get(as_source(y), i, n)));
+    put((hst_target){y.data, y.dtype, false}, i, y.dtype == HST_F32 ? narrowed(sum) : narrowed_to_odd(sum), n);
 }
 
 // y[offset + j] (+)= factor * sum of partial[block * stride][j] over the blocks, for j < width; a vector of partial

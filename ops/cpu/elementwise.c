@@ -1,6 +1,6 @@
-// elementwise.c: copies between strided spaces and dtypes, linear combinations, dropout. Elements do not meet here, so
-// tasks are blocks of elements.
-#include "ops/cpu/blocks.h"
+// elementwise.c: copies between strided spaces and dtypes, and dropout. Elements do not meet here, so tasks are blocks
+// of elements.
+#include "ops/cpu/axes.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/vector_random.h"
 
@@ -77,25 +77,21 @@ static void copy_task(void *arg, int64_t task) {
     }
 }
 
-// The same space without axes of one element, and with neighbouring axes made one where both sides allow it.
-static hst_copy_args with_fewest_axes(const hst_copy_args *args) {
-    hst_copy_args s = {.from = args->from, .to = args->to};
-    for (int axis = 0; axis < args->rank; axis++) {
-        int64_t n = args->shape[axis], from = args->from_stride[axis], to = args->to_stride[axis];
-        if (n == 1) continue;
-        int last = s.rank - 1;
-        bool merge = last >= 0 && s.from_stride[last] == n * from && s.to_stride[last] == n * to;
-        if (!merge) s.shape[last = s.rank++] = 1;
-        s.shape[last] *= n;
-        s.from_stride[last] = from;
-        s.to_stride[last] = to;
-    }
-    if (s.rank == 0) s.shape[s.rank++] = 1;
+static hst_copy_args with_few_axes(const hst_copy_args *args) {
+    space all = {.rank = args->rank};
+    memcpy(all.shape, args->shape, sizeof args->shape);
+    memcpy(all.stride[0], args->from_stride, sizeof args->from_stride);
+    memcpy(all.stride[1], args->to_stride, sizeof args->to_stride);
+    all = with_fewest_axes(&all, 2);
+    hst_copy_args s = {.rank = all.rank, .from = args->from, .to = args->to};
+    memcpy(s.shape, all.shape, sizeof s.shape);
+    memcpy(s.from_stride, all.stride[0], sizeof s.from_stride);
+    memcpy(s.to_stride, all.stride[1], sizeof s.to_stride);
     return s;
 }
 
 bool KERNEL(copy)(hst_context *ctx, const hst_copy_args *args) {
-    copy_job job = {.space = with_fewest_axes(args)};
+    copy_job job = {.space = with_few_axes(args)};
     const hst_copy_args *s = &job.space;
     int last = s->rank - 1;
     job.run = s->from_stride[last] == 1 && s->to_stride[last] == 1 ? TASK_ELEMENTS : 16;
@@ -105,27 +101,6 @@ bool KERNEL(copy)(hst_context *ctx, const hst_copy_args *args) {
     for (int axis = 0; axis < last - 1; axis++) job.in_all *= s->shape[axis];
     job.in_task = task_rows(job.run < s->shape[last] ? job.run : s->shape[last]);
     hst_parallel(ctx, divide_up(job.in_all, job.in_task), copy_task, &job);
-    return true;
-}
-
-// ---- combine ----
-
-static void combine_task(void *arg, int64_t task) {
-    const hst_combine_args *a = arg;
-    vf alpha = splat((float)a->alpha), beta = splat((float)a->beta);
-    vf first_a = splat(0), first_b = splat(0);
-    if (a->a_step == 0) first_a = splat((float)hst_load(a->a, 0));
-    if (a->b_step == 0 && a->b.data) first_b = splat((float)hst_load(a->b, 0));
-    for (range r = part(task, TASK_ELEMENTS, a->count); r.begin < r.end; r.begin += VL) {
-        int64_t i = r.begin, n = r.end - i;
-        vf y = alpha * (a->a_step ? get(a->a, i, n) : first_a);
-        if (a->b.data) y = multiply_add(beta, a->b_step ? get(a->b, i, n) : first_b, y);
-        put(a->y, i, y, n);
-    }
-}
-
-bool KERNEL(combine)(hst_context *ctx, const hst_combine_args *args) {
-    hst_parallel(ctx, divide_up(args->count, TASK_ELEMENTS), combine_task, (void *)args);
     return true;
 }
 

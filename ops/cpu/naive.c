@@ -1,6 +1,6 @@
-// naive.c: the naive kernels that work element by element: copy, combine, dropout. Sums and products are in
-// naive_sums.c, layer norm and cross entropy in naive_rows.c, the SRU in naive_sru.c, the optimizers' steps in
-// naive_update.c.
+// naive.c: the naive kernels that work element by element: copy, dropout. Arithmetic and functions are in
+// naive_math.c, sums and products in naive_sums.c, norms and cross entropy in naive_rows.c, the SRU in naive_sru.c, the
+// optimizers' steps in naive_update.c.
 #include "ops/cpu/naive.h"
 
 static bool is_integer(hst_dtype dtype) { return dtype == HST_I32 || dtype == HST_I64 || dtype == HST_U8; }
@@ -18,37 +18,17 @@ static void put_integer(hst_target y, int64_t i, int64_t value) {
         ((int64_t *)y.data)[i] = sum;
 }
 
-// Where element i of an index space, counted with the last axis fastest, lies in memory.
-static int64_t position(const hst_copy_args *args, const int64_t *stride, int64_t i) {
-    int64_t at = 0;
-    for (int axis = args->rank - 1; axis >= 0; axis--) {
-        at += i % args->shape[axis] * stride[axis];
-        i /= args->shape[axis];
-    }
-    return at;
-}
-
 bool KERNEL(copy)(hst_context *ctx, const hst_copy_args *args) {
     (void)ctx;
     bool integers = is_integer(args->from.dtype) && is_integer(args->to.dtype);
-    int64_t count = 1;
-    for (int axis = 0; axis < args->rank; axis++) count *= args->shape[axis];
+    int64_t count = elements(args->rank, args->shape);
     for (int64_t i = 0; i < count; i++) {
-        int64_t from = position(args, args->from_stride, i), to = position(args, args->to_stride, i);
+        int64_t from = position(args->rank, args->shape, args->from_stride, i);
+        int64_t to = position(args->rank, args->shape, args->to_stride, i);
         if (integers)
             put_integer(args->to, to, hst_index_at(args->from, from));
         else
             put(args->to, to, hst_load(args->from, from));
-    }
-    return true;
-}
-
-bool KERNEL(combine)(hst_context *ctx, const hst_combine_args *args) {
-    (void)ctx;
-    for (int64_t i = 0; i < args->count; i++) {
-        double y = args->alpha * hst_load(args->a, i * args->a_step);
-        if (args->b.data) y = add(y, args->beta * hst_load(args->b, i * args->b_step));
-        put(args->y, i, y);
     }
     return true;
 }

@@ -26,4 +26,19 @@ static inline void finish(hst_target y, int64_t i, double sum) {
 // y[i] (+)= value
 static inline void put(hst_target y, int64_t i, double value) { finish(y, i, y.add ? add(start(y, i), value) : value); }
 
+// How many elements an index space has, and where element i, counted with the last axis fastest, lies in memory.
+static inline int64_t elements(int rank, const int64_t *shape) {
+    int64_t count = 1;
+    for (int axis = 0; axis < rank; axis++) count *= shape[axis];
+    return count;
+}
+static inline int64_t position(int rank, const int64_t *shape, const int64_t *stride, int64_t i) {
+    int64_t at = 0;
+    for (int axis = rank - 1; axis >= 0; axis--) {
+        at += i % shape[axis] * stride[axis];
+        i /= shape[axis];
+    }
+    return at;
+}
+
 #endif

@@ -1,4 +1,4 @@
-// naive_rows.c: the naive kernels that work on whole rows: layer norm and cross entropy, with their gradients.
+// naive_rows.c: the naive kernels that work on whole rows: layer and RMS norm and cross entropy, with their gradients.
 #include "ops/cpu/naive.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@ bool KERNEL(norm)(hst_context *ctx, const hst_norm_args *args) {
     for (int64_t i = 0; i < args->rows; i++) {
         double mean = 0, variance = 0;
         for (int64_t j = 0; j < width; j++) mean = add(mean, hst_load(args->x, i * width + j));
-        mean /= (double)width;
+        mean = args->rms ? 0 : mean / (double)width;
         for (int64_t j = 0; j < width; j++) {
             double x = hst_load(args->x, i * width + j) - mean;
             variance = add(variance, x * x);
@@ -20,8 +20,8 @@ bool KERNEL(norm)(hst_context *ctx, const hst_norm_args *args) {
             double n = (hst_load(args->x, i * width + j) - mean) * rstd;
             put(args->y, i * width + j, n * load_or(args->gain, j, 1) + load_or(args->bias, j, 0));
         }
-        if (args->mean) args->mean[i] = (hst_real)mean;
-        if (args->rstd) args->rstd[i] = (hst_real)rstd;
+        if (args->mean) args->mean[i] = mean;
+        if (args->rstd) args->rstd[i] = rstd;
     }
     return true;
 }
@@ -46,7 +46,8 @@ static void norm_grad_parameters(const hst_norm_grad_args *args) {
 }
 
 // dn = dy gain. A row of n has mean 0 and (but for eps) mean square 1 whatever x is, so x gets only the part of dn that
-// is orthogonal to 1 and to n: dx = rstd (dn - mean(dn) - n mean(dn n)).
+// is orthogonal to 1 and to n: dx = rstd (dn - mean(dn) - n mean(dn n)). RMS norm leaves the mean alone, and mean(dn)
+// goes.
 bool KERNEL(norm_grad)(hst_context *ctx, const hst_norm_grad_args *args) {
     (void)ctx;
     int64_t width = args->width;
@@ -55,7 +56,7 @@ bool KERNEL(norm_grad)(hst_context *ctx, const hst_norm_grad_args *args) {
         double dn_mean = 0, dn_n_mean = 0;
         for (int64_t j = 0; j < width; j++) {
             double dn = hst_load(args->dy, i * width + j) * load_or(args->gain, j, 1);
-            dn_mean = add(dn_mean, dn / (double)width);
+            if (!args->rms) dn_mean = add(dn_mean, dn / (double)width);
             dn_n_mean = add(dn_n_mean, dn * normed(args, i, j) / (double)width);
         }
         for (int64_t j = 0; j < width; j++) {

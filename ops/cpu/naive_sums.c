@@ -30,11 +30,13 @@ bool KERNEL(gemm_batch)(hst_context *ctx, const hst_gemm_batch_args *args) {
 
 bool KERNEL(sum)(hst_context *ctx, const hst_sum_args *args) {
     (void)ctx;
-    for (int64_t j = 0; j < args->width; j++) {
-        double sum = 0;
-        for (int64_t i = 0; i < args->rows; i++) sum = add(sum, hst_load(args->x, i * args->width + j));
-        put(args->y, j, args->factor * sum);
-    }
+    for (int64_t o = 0; o < args->outer; o++)
+        for (int64_t j = 0; j < args->width; j++) {
+            double sum = 0;
+            for (int64_t i = 0; i < args->rows; i++)
+                sum = add(sum, hst_load(args->x, (o * args->rows + i) * args->width + j));
+            put(args->y, o * args->width + j, args->factor * sum);
+        }
     return true;
 }
 

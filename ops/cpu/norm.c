@@ -1,8 +1,10 @@
-// norm.c: layer normalisation and its gradient, a row at a time. With n = (x - mean) rstd and dn = dy gain:
+// norm.c: layer and RMS normalisation and their gradients, a row at a time. With n = (x - mean) rstd and dn = dy gain:
 //
 //     y = n gain + bias
 //     dx = rstd (dn - mean(dn) - n mean(dn n))
 //     dgain = sum of dy n     dbias = sum of dy     over the rows
+//
+// RMS norm is the same with mean and mean(dn) left out.
 #include "ops/cpu/blocks.h"
 #include "ops/cpu/kernels.h"
 
@@ -30,17 +32,25 @@ INLINE double row_variance(hst_source x, int64_t first, int64_t width, double me
     return total(sum) / (double)width;
 }
 
+// The mean in two parts: in rows far from zero x - high is exact, where x minus the mean rounded to f32 would carry
+// that rounding, as large as it is beside the deviation.
+typedef struct split {
+    float high, low;
+} split;
+INLINE split split_of(double mean) { return (split){(float)mean, (float)(mean - (float)mean)}; }
+INLINE vf normed(vf x, split mean, float rstd) { return (x - mean.high - mean.low) * rstd; }
+
 static void norm_task(void *arg, int64_t task) {
     const hst_norm_args *a = arg;
     int64_t width = a->width;
     for (range r = part(task, task_rows(width), a->rows); r.begin < r.end; r.begin++) {
         int64_t first = r.begin * width;
-        double exact_mean = row_mean(a->x, first, width);
-        float mean = (float)exact_mean, rstd = (float)(1 / sqrt(row_variance(a->x, first, width, exact_mean) + a->eps));
+        double mean = a->rms ? 0 : row_mean(a->x, first, width);
+        double rstd = 1 / sqrt(row_variance(a->x, first, width, mean) + a->eps);
         for (int64_t j = 0; j < width; j += VL) {
             int64_t n = width - j;
-            vf normed = (get(a->x, first + j, n) - mean) * rstd;
-            put(a->y, first + j, multiply_add(normed, get_or(a->gain, j, n, 1), get_or(a->bias, j, n, 0)), n);
+            vf x = normed(get(a->x, first + j, n), split_of(mean), (float)rstd);
+            put(a->y, first + j, multiply_add(x, get_or(a->gain, j, n, 1), get_or(a->bias, j, n, 0)), n);
         }
         if (a->mean) a->mean[r.begin] = mean;
         if (a->rstd) a->rstd[r.begin] = rstd;
@@ -60,23 +70,25 @@ typedef struct grad_job {
 
 static void grad_row(const hst_norm_grad_args *a, int64_t row, wide *dgain, wide *dbias) {
     int64_t width = a->width, first = row * width;
-    float mean = a->mean[row], rstd = a->rstd[row];
+    split mean = split_of(a->mean[row]);
+    float rstd = (float)a->rstd[row];
     wide sum = {{0}, {0}}, product = {{0}, {0}};
     for (int64_t j = 0; j < width; j += VL) {
         int64_t n = width - j;
         vf dy = get(a->dy, first + j, n);
-        wide normed = widened((get(a->x, first + j, n) - mean) * rstd), dn = widened(dy * get_or(a->gain, j, n, 1));
+        wide x = widened(normed(get(a->x, first + j, n), mean, rstd)), dn = widened(dy * get_or(a->gain, j, n, 1));
         accumulate(&sum, dn);
-        accumulate_product(&product, dn, normed);
+        accumulate_product(&product, dn, x);
         accumulate(&dbias[j / VL], widened(dy));
-        accumulate_product(&dgain[j / VL], widened(dy), normed);
+        accumulate_product(&dgain[j / VL], widened(dy), x);
     }
     if (!a->dx.data) return;
-    float mean_dn = (float)(total(sum) / (double)width), mean_dn_n = (float)(total(product) / (double)width);
+    float mean_dn = a->rms ? 0 : (float)(total(sum) / (double)width),
+          mean_dn_n = (float)(total(product) / (double)width);
     for (int64_t j = 0; j < width; j += VL) {
         int64_t n = width - j;
-        vf normed = (get(a->x, first + j, n) - mean) * rstd, dn = get(a->dy, first + j, n) * get_or(a->gain, j, n, 1);
-        put(a->dx, first + j, rstd * (dn - mean_dn - normed * mean_dn_n), n);
+        vf x = normed(get(a->x, first + j, n), mean, rstd), dn = get(a->dy, first + j, n) * get_or(a->gain, j, n, 1);
+        put(a->dx, first + j, rstd * (dn - mean_dn - x * mean_dn_n), n);
     }
 }
 

@@ -1,79 +1,132 @@
-// sum.c: sums of all elements, of their squares, and of each column, in double.
+// sum.c: sums over the rows of (outer, rows, width), and of all squares, in double.
+//
+// Long sums are cut into blocks whose partial sums are added in order; short ones are treated several to a task and
+// written at once.
 #include "ops/cpu/blocks.h"
 #include "ops/cpu/kernels.h"
 
-// ---- to one number: each task leaves the sum of a block of elements ----
+// ---- width 1: the sum of each row of `rows` elements ----
 
-typedef struct total_job {
-    int64_t count;
+typedef struct rows_job {
+    int64_t outer, rows;
     hst_source x;
     bool squares;
-    double *partial;
-} total_job;
+    double factor;
+    hst_target y;
+    int64_t blocks, in_task; // in a row; in a task
+    double *partial;         // [outer][block], where there are several blocks
+} rows_job;
 
-static void total_task(void *arg, int64_t task) {
-    const total_job *job = arg;
+static double block_sum(const rows_job *job, range r) {
     wide sum = {{0}, {0}};
-    for (range r = part(task, TASK_ELEMENTS, job->count); r.begin < r.end; r.begin += VL) {
+    for (; r.begin < r.end; r.begin += VL) {
         wide x = widened(get(job->x, r.begin, r.end - r.begin));
         if (job->squares)
             accumulate_product(&sum, x, x);
         else
             accumulate(&sum, x);
     }
-    job->partial[task] = total(sum);
+    return total(sum);
 }
 
-static bool sum_all(hst_context *ctx, int64_t count, hst_source x, bool squares, double *sum) {
-    int64_t blocks = divide_up(count, TASK_ELEMENTS);
-    double *partial = hst_workspace(ctx, (size_t)blocks * sizeof *partial);
-    if (!partial) return false;
-    total_job job = {count, x, squares, partial};
-    hst_parallel(ctx, blocks, total_task, &job);
-    *sum = 0;
-    for (int64_t i = 0; i < blocks; i++) *sum += partial[i];
-    hst_workspace_free(ctx, partial);
+static void rows_task(void *arg, int64_t task) {
+    const rows_job *job = arg;
+    for (range r = part(task, job->in_task, job->outer * job->blocks); r.begin < r.end; r.begin++) {
+        int64_t row = r.begin / job->blocks;
+        range block = part(r.begin % job->blocks, TASK_ELEMENTS, job->rows);
+        double sum = block_sum(job, (range){row * job->rows + block.begin, row * job->rows + block.end});
+        if (job->partial)
+            job->partial[r.begin] = sum;
+        else
+            put_sum(job->y, row, job->factor * sum);
+    }
+}
+
+static bool sum_rows_of(hst_context *ctx, rows_job job) {
+    job.blocks = job.rows > TASK_ELEMENTS ? divide_up(job.rows, TASK_ELEMENTS) : 1;
+    job.in_task = job.blocks > 1 ? 1 : task_rows(job.rows);
+    int64_t all = job.outer * job.blocks;
+    if (job.blocks > 1 && !(job.partial = hst_workspace(ctx, (size_t)all * sizeof *job.partial))) return false;
+    hst_parallel(ctx, divide_up(all, job.in_task), rows_task, &job);
+    for (int64_t row = 0; job.partial && row < job.outer; row++) {
+        double sum = 0;
+        for (int64_t i = 0; i < job.blocks; i++) sum += job.partial[row * job.blocks + i];
+        put_sum(job.y, row, job.factor * sum);
+    }
+    hst_workspace_free(ctx, job.partial);
     return true;
 }
 
 bool KERNEL(square_sum)(hst_context *ctx, const hst_square_sum_args *args) {
-    return sum_all(ctx, args->count, args->x, true, args->sum);
+    return sum_rows_of(ctx, (rows_job){.outer = 1,
+                                       .rows = args->count,
+                                       .x = args->x,
+                                       .squares = true,
+                                       .factor = 1,
+                                       .y = {args->sum, HST_F64, false}});
 }
 
-// ---- to one number a column: each task leaves the sums over a block of rows, for a block of columns ----
+// ---- several columns ----
 
-enum { COLUMNS = 1024 };
+enum { COLUMNS = 1024 }; // in a task, at most
 
 typedef struct columns_job {
     const hst_sum_args *args;
-    int64_t block_rows, column_blocks;
-    wide *partial; // [block of rows][vector of columns]
+    int64_t block_rows, blocks, column_blocks, in_task; // blocks of rows and of columns; of both in a task
+    wide *partial;                                      // [outer][block of rows][vector of columns], if several
 } columns_job;
+
+static void put_columns(const hst_sum_args *a, int64_t outer, int64_t j, wide sum, int64_t n) {
+    sum.low *= a->factor;
+    sum.high *= a->factor;
+    put_sums(a->y, outer * a->width + j, sum, n);
+}
 
 static void columns_task(void *arg, int64_t task) {
     const columns_job *job = arg;
     const hst_sum_args *a = job->args;
-    int64_t block = task / job->column_blocks;
-    range rows = part(block, job->block_rows, a->rows), columns = part(task % job->column_blocks, COLUMNS, a->width);
-    wide *partial = job->partial + block * vectors(a->width);
-    int64_t j = columns.begin;
-    for (; j + 4 * VL <= columns.end; j += 4 * VL) sum_columns(a->x, a->width, NULL, rows, j, VL, partial + j / VL, 4);
-    for (; j < columns.end; j += VL) sum_columns(a->x, a->width, NULL, rows, j, columns.end - j, partial + j / VL, 1);
+    for (range r = part(task, job->in_task, a->outer * job->blocks * job->column_blocks); r.begin < r.end; r.begin++) {
+        int64_t index = r.begin / job->column_blocks, outer = index / job->blocks;
+        range rows = part(index % job->blocks, job->block_rows, a->rows);
+        range columns = part(r.begin % job->column_blocks, COLUMNS, a->width);
+        rows.begin += outer * a->rows;
+        rows.end += outer * a->rows;
+        for (int64_t j = columns.begin, left; (left = columns.end - j) > 0; j += left < 4 * VL ? VL : 4 * VL) {
+            wide sum[4];
+            int count = left < 4 * VL ? 1 : 4;
+            if (count == 4)
+                sum_columns(a->x, a->width, NULL, rows, j, VL, sum, 4);
+            else
+                sum_columns(a->x, a->width, NULL, rows, j, left, sum, 1);
+            for (int v = 0; v < count; v++)
+                if (job->partial)
+                    job->partial[index * vectors(a->width) + j / VL + v] = sum[v];
+                else
+                    put_columns(a, outer, j + v * VL, sum[v], left - v * VL);
+        }
+    }
+}
+
+static void add_blocks(const columns_job *job) {
+    const hst_sum_args *a = job->args;
+    int64_t stride = vectors(a->width);
+    for (int64_t outer = 0; outer < a->outer; outer++)
+        add_partials(job->partial + outer * job->blocks * stride, job->blocks, stride, a->factor, a->y,
+                     outer * a->width, a->width);
 }
 
 bool KERNEL(sum)(hst_context *ctx, const hst_sum_args *args) {
-    if (args->width == 1) {
-        double sum;
-        if (!sum_all(ctx, args->rows, args->x, false, &sum)) return false;
-        put_sum(args->y, 0, args->factor * sum);
-        return true;
-    }
-    columns_job job = {args, sum_rows(args->rows), divide_up(args->width, COLUMNS), NULL};
-    int64_t blocks = divide_up(args->rows, job.block_rows), stride = vectors(args->width);
-    job.partial = hst_workspace(ctx, (size_t)(blocks * stride) * sizeof *job.partial);
-    if (!job.partial) return false;
-    hst_parallel(ctx, blocks * job.column_blocks, columns_task, &job);
-    add_partials(job.partial, blocks, stride, args->factor, args->y, 0, args->width);
+    if (args->width == 1)
+        return sum_rows_of(ctx, (rows_job){args->outer, args->rows, args->x, false, args->factor, args->y, 0, 0, NULL});
+    columns_job job = {.args = args, .block_rows = sum_rows(args->rows)};
+    job.blocks = args->rows > job.block_rows ? divide_up(args->rows, job.block_rows) : 1;
+    job.column_blocks = divide_up(args->width, COLUMNS);
+    int64_t rows = args->rows < job.block_rows ? args->rows : job.block_rows;
+    job.in_task = task_rows(rows * (args->width < COLUMNS ? args->width : COLUMNS));
+    size_t partials = (size_t)(args->outer * job.blocks * vectors(args->width));
+    if (job.blocks > 1 && !(job.partial = hst_workspace(ctx, partials * sizeof *job.partial))) return false;
+    hst_parallel(ctx, divide_up(args->outer * job.blocks * job.column_blocks, job.in_task), columns_task, &job);
+    if (job.partial) add_blocks(&job);
     hst_workspace_free(ctx, job.partial);
     return true;
 }

@@ -4,17 +4,6 @@
 
 #include <math.h>
 
-INLINE vf square_root(vf x) {
-#if defined __AVX512F__
-    return (vf)_mm512_sqrt_ps((__m512)x);
-#elif defined __AVX2__
-    return (vf)_mm256_sqrt_ps((__m256)x);
-#else
-    UNROLL for (int i = 0; i < VL; i++) x[i] = sqrtf(x[i]);
-    return x;
-#endif
-}
-
 static void adam_task(void *arg, int64_t task) {
     const hst_adam_args *a = arg;
     float b1 = (float)a->beta1, b2 = (float)a->beta2, rest1 = (float)(1 - a->beta1), rest2 = (float)(1 - a->beta2);

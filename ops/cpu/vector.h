@@ -10,6 +10,7 @@
 #ifndef HST_VECTOR_H
 #define HST_VECTOR_H
 
+#include <math.h>
 #include <string.h>
 #include "tensor/backend.h"
 
@@ -64,6 +65,17 @@ INLINE vf multiply_add(vf a, vf b, vf c) {
 #endif
 }
 
+INLINE vf square_root(vf x) {
+#if defined __AVX512F__
+    return (vf)_mm512_sqrt_ps((__m512)x);
+#elif defined __AVX2__
+    return (vf)_mm256_sqrt_ps((__m256)x);
+#else
+    UNROLL for (int i = 0; i < VL; i++) x[i] = sqrtf(x[i]);
+    return x;
+#endif
+}
+
 // The lanes as doubles, for sums whose length grows with the data. GCC 12 splits its own conversion in halves.
 #if defined __AVX512F__
 INLINE vd low_lanes(vf x) { return (vd)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)x)); }
@@ -74,6 +86,26 @@ INLINE vd high_lanes(vf x) { return (vd)_mm256_cvtps_pd(_mm256_extractf128_ps((_
 #else
 INLINE vd low_lanes(vf x) { return (vd){x[0], x[1]}; }
 INLINE vd high_lanes(vf x) { return (vd){x[2], x[3]}; }
+#endif
+
+// The lanes of two of them as floats, each rounded once.
+#if defined __AVX512F__
+INLINE vf narrow_lanes(vd low, vd high) {
+    return (vf)_mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps((__m512d)low)), _mm512_cvtpd_ps((__m512d)high),
+                                  1);
+}
+#elif defined __AVX2__
+INLINE vf narrow_lanes(vd low, vd high) {
+    return (vf)_mm256_set_m128(_mm256_cvtpd_ps((__m256d)high), _mm256_cvtpd_ps((__m256d)low));
+}
+#else // in two halves: lane by lane, GCC 12 takes low_lanes and high_lanes of the result for the doubles themselves
+typedef float half_vf __attribute__((vector_size(VL * 2)));
+INLINE vf narrow_lanes(vd low, vd high) {
+    half_vf halves[2] = {__builtin_convertvector(low, half_vf), __builtin_convertvector(high, half_vf)};
+    vf x;
+    memcpy(&x, halves, sizeof x);
+    return x;
+}
 #endif
 
 INLINE double sum_of_lanes(vd x) { // first lane to last

@@ -1,5 +1,5 @@
-// vector_math.h: exp and the logistic sigmoid on vectors. No tables, no branches. The logarithm that cross-entropy
-// needs is one a row, and libm's.
+// vector_math.h: exp, the logistic sigmoid, tanh and the normal distribution on vectors. No tables, no branches. log
+// and powers are libm's, as is the one logarithm a row that cross entropy needs.
 //
 // One exp is a chain of some 20 dependent instructions, while a core holds only two or three such chains at a time. So
 // the functions take n <= 8 vectors, n a constant, and go through every step with all of them side by side.
@@ -23,28 +23,75 @@ INLINE vf times_two_to(vf x, vf k) {
     return x * (vf)((half + 127) << 23) * (vf)((i - half + 127) << 23);
 }
 
-// x = exp(x) within 1.01 ulp, the spacing of subnormals for subnormal results.
-//     exp(x) = 2^k exp(r), k = round(x / ln 2), r = x - k ln 2, |r| <= ln 2 / 2
+// k = round((x + low) / ln 2) and x = exp(r) - 1, r = x + low - k ln 2, |r| <= ln 2 / 2; low NULL is 0, or small.
 //     exp(r) = 1 + r + r^2 q(r), q minimax with 2^-27.7 of exp(r)
-INLINE void exp_of(vf *x, int n) {
-    vf k[MOST_ABREAST], r[MOST_ABREAST], q[MOST_ABREAST];
-    EACH(i, n) x[i] = maximum(splat(-104), minimum(splat(104), x[i])); // beyond are 0 and inf; NaN passes
-    EACH(i, n) k[i] = nearest(x[i] * 0x1.715476p+0f);
+INLINE void exp_parts_of(vf *x, const vf *low, vf *k, int n) {
+    vf r[MOST_ABREAST], q[MOST_ABREAST];
+    EACH(i, n) k[i] = nearest((low ? x[i] + low[i] : x[i]) * 0x1.715476p+0f);
     EACH(i, n) r[i] = multiply_add(k[i], splat(-0x1.63p-1f), x[i]); // exact: ln 2 in two parts, the first 9 bits long
-    EACH(i, n) r[i] = multiply_add(k[i], splat(0x1.bd0106p-13f), r[i]);
+    EACH(i, n)
+    r[i] = low ? r[i] + multiply_add(k[i], splat(0x1.bd0106p-13f), low[i])
+               : multiply_add(k[i], splat(0x1.bd0106p-13f), r[i]);
     EACH(i, n) q[i] = multiply_add(r[i], splat(0x1.6a234ap-10f), splat(0x1.123a6cp-7f));
     EACH(i, n) q[i] = multiply_add(q[i], r[i], splat(0x1.5558f4p-5f));
     EACH(i, n) q[i] = multiply_add(q[i], r[i], splat(0x1.555490p-3f));
     EACH(i, n) q[i] = multiply_add(q[i], r[i], splat(0x1.fffffcp-2f));
-    EACH(i, n) q[i] = multiply_add(r[i] * r[i], q[i], r[i]) + 1;
-    EACH(i, n) x[i] = times_two_to(q[i], k[i]);
+    EACH(i, n) x[i] = multiply_add(r[i] * r[i], q[i], r[i]);
 }
+
+// x = exp(x + low); beyond 104 on either side are 0 and inf; NaN passes.
+INLINE void exp_of_sum(vf *x, const vf *low, int n) {
+    vf k[MOST_ABREAST];
+    EACH(i, n) x[i] = maximum(splat(-104), minimum(splat(104), x[i]));
+    exp_parts_of(x, low, k, n);
+    EACH(i, n) x[i] = times_two_to(x[i] + 1, k[i]);
+}
+
+// x = exp(x) within 1.01 ulp, the spacing of subnormals for subnormal results.
+INLINE void exp_of(vf *x, int n) { exp_of_sum(x, NULL, n); }
 
 // x = 1 / (1 + exp(-x)) within 2.5 ulp for x > -88.7, below which it is 0.
 INLINE void sigmoid_of(vf *x, int n) {
     EACH(i, n) x[i] = -x[i];
     exp_of(x, n);
     EACH(i, n) x[i] = 1 / (1 + x[i]);
+}
+
+INLINE vf absolute(vf x) { return (vf)((vi)x & 0x7fffffff); }
+INLINE vf with_sign_of(vf x, vf sign) { return (vf)((vu)x | ((vu)sign & 0x80000000)); } // x >= 0
+
+// x = tanh(x) within 3 ulp: e / (e + 2), e = exp(2 |x|) - 1 = 2^k (exp(r) - 1) + (2^k - 1), which keeps all digits of
+// small x. From 10 on it is 1.
+INLINE void tanh_of(vf *x, int n) {
+    vf e[MOST_ABREAST], k[MOST_ABREAST];
+    EACH(i, n) e[i] = minimum(splat(20), 2 * absolute(x[i]));
+    exp_parts_of(e, NULL, k, n);
+    EACH(i, n) {
+        vf power = (vf)((__builtin_convertvector(k[i], vi) + 127) << 23);
+        e[i] = multiply_add(e[i], power, power - 1);
+        x[i] = with_sign_of(e[i] / (e[i] + 2), x[i]);
+    }
+}
+
+// With t = |x|, and P the cumulative function of the normal distribution: x = exp(-t^2 / 2) and tail = P(-t); x P(x) is
+// then within 9 ulp for x > -12.9, below which it vanishes among the subnormals.
+//     exp(-t^2 / 2) = exp(-h^2 / 2 - (t - h) (t + h) / 2), h the first 12 bits of t, whose square is exact
+//     P(-t) = exp(-t^2 / 2) s p(z), s = 1 / (1 + 0.3 t), z = 1 - s = 0.3 t s, p minimax with 2^-28 for t < 13.6
+INLINE void normal_of(vf *x, vf *tail, int n) {
+    static const float p[] = {0.5f,           -0x1.a8dc7cp-1f, 0x1.3c7d8ap-1f, -0x1.4bdcd4p-4f, -0x1.1e2702p-3f,
+                              0x1.7e2cf2p-6f, 0x1.4e5238p-7f,  0x1.230d56p-4f, -0x1.2b638ap-4f, 0x1.517e5cp-6f};
+    vf low[MOST_ABREAST], s[MOST_ABREAST], z[MOST_ABREAST];
+    EACH(i, n) {
+        vf t = minimum(splat(15), absolute(x[i])), h = (vf)((vi)t & ~0xfff);
+        s[i] = 1 / multiply_add(t, splat(0.3f), splat(1));
+        z[i] = 0.3f * t * s[i];
+        low[i] = (t - h) * (t + h) * -0.5f;
+        x[i] = h * h * -0.5f;
+        tail[i] = splat(p[9]);
+    }
+    exp_of_sum(x, low, n);
+    UNROLL for (int c = 8; c >= 0; c--) EACH(i, n) tail[i] = multiply_add(tail[i], z[i], splat(p[c]));
+    EACH(i, n) tail[i] = tail[i] * s[i] * x[i];
 }
 
 #endif

@@ -58,7 +58,7 @@ Test(autograd_errors, wrong_dtypes_and_shapes_are_named) {
     cr_assert_null(hst_linear(x, w, x));
     EXPECT_ERROR(HST_ERROR_SHAPE, "linear: argument bias is f32 (2); its shape should be (3)");
     cr_assert_null(hst_add(x, w));
-    EXPECT_ERROR(HST_ERROR_SHAPE, "add: argument b is f16 (2, 3); its shape should be (2)");
+    EXPECT_ERROR(HST_ERROR_SHAPE, "add: a is f32 (2) and b is f16 (2, 3); compared from the last");
     cr_assert_null(hst_embedding(w, x));
     EXPECT_ERROR(HST_ERROR_DTYPE, "embedding: argument ids is f32 (2); u8, i32 or i64 is needed");
     cr_assert_null(hst_cast(x, (hst_dtype)50));

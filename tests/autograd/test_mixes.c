@@ -109,14 +109,14 @@ typedef struct norm_case {
     values y, dx, dgain, dbias;
 } norm_case;
 
-// One row. Roundings in fp32: of the mean, which shifts n by at most U |mean| rstd; of x - mean, rstd and two products,
-// 4 U |n gain|; and of the last sum. Twice that is the slack. The gradients are sums of products of the same n.
+// One row. Roundings in fp32: of x - mean (two), rstd and two products, 5 U |n gain|; and of the last sum. Twice that
+// is the slack. The gradients are sums of products of the same n.
 static void norm_row(norm_case *c, int row) {
     const double *x = c->x + row * D, *dy = c->dy + row * D;
     double mean = 0, variance = 0, mean_dn = 0, mean_dn_n = 0, n[D], size = 0;
     for (int j = 0; j < D; j++) mean += x[j] / D;
     for (int j = 0; j < D; j++) variance += (x[j] - mean) * (x[j] - mean) / D;
-    double rstd = 1 / sqrt(variance + EPS), shift = U * fabs(mean) * rstd;
+    double rstd = 1 / sqrt(variance + EPS);
     for (int j = 0; j < D; j++) {
         double dn = dy[j] * c->gain[j];
         n[j] = (x[j] - mean) * rstd;
@@ -126,7 +126,7 @@ static void norm_row(norm_case *c, int row) {
     }
     for (int j = 0; j < D; j++) {
         int at = row * D + j;
-        double error = 2 * (shift + 4 * U * fabs(n[j]));
+        double error = 2 * 5 * U * fabs(n[j]);
         c->y.of[at] = n[j] * c->gain[j] + c->bias[j];
         c->y.slack[at] = error * fabs(c->gain[j]) + U * fabs(c->y.of[at]);
         c->dx.of[at] = rstd * (dy[j] * c->gain[j] - mean_dn - n[j] * mean_dn_n);

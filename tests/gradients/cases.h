@@ -22,6 +22,7 @@ typedef struct gradient_case {
 #define FAMILIES(X) \
     X(basic) \
     X(shape) \
+    X(math) \
     X(sru)
 #define X34 {2, {3, 4}} // the usual leaf
 // clang-format on

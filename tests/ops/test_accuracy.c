@@ -140,7 +140,8 @@ static void check_sum(hst_context *ctx) {
         for (int64_t width = 1; width <= 64; width *= 8) {
             hst_target all = {x, cases[i].dtype, false};
             for (int64_t j = 0; j < 4096; j++) hst_store(all, j, 0.01);
-            hst_sum_args args = {.rows = 4096 / width,
+            hst_sum_args args = {.outer = 1,
+                                 .rows = 4096 / width,
                                  .width = width,
                                  .factor = (double)width,
                                  .x = {x, cases[i].dtype},
@@ -199,3 +200,31 @@ static void check_embedding_issue(hst_context *ctx) {
     expect(ctx, "3072 in bf16", rows[2], 30.75, 0);
 }
 Test(ops, lookup_grad_of_the_embedding_issue) { for_each_isa(check_embedding_issue); }
+
+// ---- layer norm ----
+
+// Rows around 1e4 with a deviation near 1, whose mean is no f32: rounding it first would shift every n by up to 2^-11,
+// half the spacing of f32 there. Of n, of at most 1.7, five roundings remain: x - mean in two parts (the first exact),
+// rstd, the product and the result; dx has rstd and three numbers up to 4 of as many roundings.
+static void check_norm_far_from_zero(hst_context *ctx) {
+    enum { N = 37 };
+    hst_real x[N], dy[N], y[N], dx[N];
+    double mean = 0, variance = 0, mean_dn = 0, mean_dn_n = 0, n[N];
+    for (int i = 0; i < N; i++) x[i] = (hst_real)(10000 + i * i % N / 11.0), dy[i] = (hst_real)(i * 5 % 11 / 8.0 - 0.5);
+    for (int i = 0; i < N; i++) mean += (double)x[i] / N;
+    for (int i = 0; i < N; i++) variance += (x[i] - mean) * (x[i] - mean) / N;
+    double rstd = 1 / sqrt(variance + 1e-5), want[N];
+    double saved[2];
+    for (int i = 0; i < N; i++) n[i] = (x[i] - mean) * rstd;
+    for (int i = 0; i < N; i++) mean_dn += (double)dy[i] / N, mean_dn_n += dy[i] * n[i] / N;
+    hst_norm_args args = {
+        .rows = 1, .width = N, .eps = 1e-5, .x = F32(x), .y = TO_F32(y), .mean = &saved[0], .rstd = &saved[1]};
+    hst_norm_grad_args grad = {
+        .rows = 1, .width = N, .dy = F32(dy), .x = F32(x), .mean = &saved[0], .rstd = &saved[1], .dx = TO_F32(dx)};
+    cr_assert(ctx->backend->norm(ctx, &args) && ctx->backend->norm_grad(ctx, &grad));
+    double exact = 1e4 * N * 0x1p-52; // the sums above, in double
+    expect_all(ctx, "y", y, n, N, 5 * 1.7 * EPSILON / 2 + exact);
+    for (int i = 0; i < N; i++) want[i] = rstd * (dy[i] - mean_dn - n[i] * mean_dn_n);
+    expect_all(ctx, "dx", dx, want, N, 3 * 4 * 5 * EPSILON / 2 + exact);
+}
+Test(ops, norm_far_from_zero) { for_each_isa(check_norm_far_from_zero); }

@@ -97,7 +97,8 @@ Test(ops, dropout_follows_the_stream) { for_each_isa(check_dropout); }
 // 1, 2, 3, 4: mean 2.5, variance 1.25. A constant row has variance 0 and becomes the bias. A large offset is harmless.
 static void check_norm(hst_context *ctx) {
     hst_real x[] = {1, 2, 3, 4, 5, 5, 5, 5, 9999, 10001, 9999, 10001}, gain[] = {1, 1, 2, 2}, bias[] = {0, 1, 0, 1};
-    hst_real y[12], mean[3], rstd[3];
+    hst_real y[12];
+    double mean[3], rstd[3];
     hst_norm_args args = {.rows = 3,
                           .width = 4,
                           .eps = 1e-12,
@@ -111,13 +112,17 @@ static void check_norm(hst_context *ctx) {
     double a = 1 / sqrt(1.25);
     const double want[] = {-1.5 * a, 1 - 0.5 * a, a, 1 + 3 * a, 0, 1, 0, 1, -1, 2, -2, 3};
     expect_all(ctx, "y", y, want, 12, 16 * EPSILON + 1e-11);
-    expect_all(ctx, "mean", mean, (const double[]){2.5, 5, 10000}, 3, 0);
-    expect_all(ctx, "rstd", rstd, (const double[]){a, 1e6, 1}, 3, 1e6 * 2 * EPSILON);
+    const double means[] = {2.5, 5, 10000}, rstds[] = {a, 1e6, 1};
+    for (int i = 0; i < 3; i++) {
+        expect(ctx, "mean", mean[i], means[i], 0);
+        expect(ctx, "rstd", rstd[i], rstds[i], 1e-11 * rstds[i]);
+    }
 }
 
 // n = (-1, 1, -1, 1) and dy = (1, 0, 0, 0): mean(dy) = 1/4, mean(dy n) = -1/4, so dx = dy - 1/4 + n / 4. All exact.
 static void check_norm_grad(hst_context *ctx) {
-    hst_real x[] = {2, 6, 2, 6}, dy[] = {1, 0, 0, 0}, mean[] = {4}, rstd[] = {0.5}, dx[4], dgain[4], dbias[4];
+    hst_real x[] = {2, 6, 2, 6}, dy[] = {1, 0, 0, 0}, dx[4], dgain[4], dbias[4];
+    double mean[] = {4}, rstd[] = {0.5};
     hst_norm_grad_args args = {.rows = 1,
                                .width = 4,
                                .dy = F32(dy),
@@ -275,10 +280,17 @@ static void check_nan(hst_context *ctx) {
     enum { N = 37, BAD = 20 }; // in the second half of a vector, not in the tail
     hst_real x[N], y[N], one[N];
     for (int i = 0; i < N; i++) x[i] = i == BAD ? NAN : 1, one[i] = 1;
-    hst_combine_args combine = {.count = N, .alpha = 2, .a = F32(x), .a_step = 1, .y = TO_F32(y)};
-    cr_assert(ctx->backend->combine(ctx, &combine));
-    for (int i = 0; i < N; i++) expect(ctx, "combined", y[i], i == BAD ? NAN : 2, 0);
-    hst_sum_args sum = {.rows = 1, .width = N, .factor = 1, .x = F32(x), .y = TO_F32(y)};
+    hst_binary_args twice = {.function = HST_PLUS,
+                             .rank = 1,
+                             .shape = {N},
+                             .a_stride = {1},
+                             .b_stride = {1},
+                             .a = F32(x),
+                             .b = F32(x),
+                             .y = TO_F32(y)};
+    cr_assert(ctx->backend->binary(ctx, &twice));
+    for (int i = 0; i < N; i++) expect(ctx, "twice", y[i], i == BAD ? NAN : 2, 0);
+    hst_sum_args sum = {.outer = 1, .rows = 1, .width = N, .factor = 1, .x = F32(x), .y = TO_F32(y)};
     cr_assert(ctx->backend->sum(ctx, &sum));
     for (int i = 0; i < N; i++) expect(ctx, "sum", y[i], i == BAD ? NAN : 1, 0);
     double squares;

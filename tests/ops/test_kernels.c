@@ -43,17 +43,6 @@ static bool copy_case(run *r) {
 }
 Test(ops, copy_matches) { sweep("copy", copy_case, 2, HST_DTYPES, 4); }
 
-// Both factors, two products, two additions: 6 roundings of numbers up to 3.
-static bool combine_case(run *r) {
-    int64_t count = r->rows * r->width;
-    hst_combine_args args = {.count = count, .alpha = 0.7, .beta = -1.3, .a_step = !has(r, 2), .b_step = !has(r, 3)};
-    args.a = in(r, 0, count, -1, 1);
-    if (!has(r, 1)) args.b = in(r, 1, count, -1, 1);
-    args.y = out(r, 2, count, 6 * 3 * F);
-    return r->ctx->backend->combine(r->ctx, &args);
-}
-Test(ops, combine_matches) { sweep("combine", combine_case, 3, 3, 4); }
-
 // 1 / (1 - p), the product and the addition: 3 roundings of numbers up to 3.
 static bool dropout_case(run *r) {
     int64_t count = r->rows * r->width;
@@ -110,14 +99,21 @@ Test(ops, average_matches) { sweep("average", average_case, 1, 1, 2); }
 
 // ---- sums ----
 
+// Flag 1: all elements; else flag 2: rows, flag 3: one of three planes at a time.
 static bool sum_case(run *r) {
-    int64_t n = r->rows * (has(r, 1) ? r->width : 1);
-    hst_sum_args args = {.rows = n, .width = has(r, 1) ? 1 : r->width, .factor = 1 / 7.0};
-    args.x = in(r, 0, r->rows * r->width, -1, 1);
-    args.y = out(r, 1, args.width, (double)(n * n) * D);
+    int64_t n = has(r, 1) ? r->rows * r->width : has(r, 2) ? r->width : r->rows;
+    hst_sum_args args = {.outer = has(r, 1)   ? 1
+                                  : has(r, 2) ? r->rows
+                                  : has(r, 3) ? 3
+                                              : 1,
+                         .rows = n,
+                         .width = has(r, 1) || has(r, 2) ? 1 : r->width,
+                         .factor = 1 / 7.0};
+    args.x = in(r, 0, args.outer * args.rows * args.width, -1, 1);
+    args.y = out(r, 1, args.outer * args.width, (double)(n * n) * D);
     return r->ctx->backend->sum(r->ctx, &args);
 }
-Test(ops, sum_matches) { sweep("sum", sum_case, 2, 3, 2); }
+Test(ops, sum_matches) { sweep("sum", sum_case, 2, 3, 4); }
 
 static bool square_sum_case(run *r) {
     int64_t count = r->rows * r->width;
@@ -139,11 +135,12 @@ static bool norm_case(run *r) {
     if (!has(r, 1)) args.gain = in(r, 1, r->width, -1, 1);
     if (!has(r, 2)) args.bias = in(r, 1, r->width, -1, 1);
     args.y = out(r, 2, r->rows * r->width, 8 * 40 * F);
-    if (has(r, 3)) args.mean = reals(r, r->rows, 0, 0, (double)r->width * 2 * D);
-    if (has(r, 3)) args.rstd = reals(r, r->rows, 0, 0, (double)r->width * 4 * 500 * D);
+    if (has(r, 3)) args.mean = output(r, HST_F64, r->rows, 0, 0, (double)r->width * 2 * D);
+    if (has(r, 3)) args.rstd = output(r, HST_F64, r->rows, 0, 0, (double)r->width * 4 * 500 * D);
+    args.rms = has(r, 4);
     return r->ctx->backend->norm(r->ctx, &args);
 }
-Test(ops, norm_matches) { sweep("norm", norm_case, 3, 3, 4); }
+Test(ops, norm_matches) { sweep("norm", norm_case, 3, 3, 5); }
 
 // With mean and rstd at most 1, n is at most 3: dx is at most 1 + 1 + 3 * 3, of 8 roundings; dgain has terms up to 3,
 // rounded up to three times before they are summed in double.
@@ -153,14 +150,15 @@ static bool norm_grad_case(run *r) {
     args.dy = in(r, 0, rows * width, -1, 1);
     args.x = in(r, 1, rows * width, -2, 2);
     if (!has(r, 1)) args.gain = in(r, 2, width, -1, 1);
-    args.mean = reals(r, rows, -1, 1, 0);
-    args.rstd = reals(r, rows, 0.5, 1, 0);
+    args.rms = has(r, 5);
+    args.mean = output(r, HST_F64, rows, -1, 1, 0);
+    args.rstd = output(r, HST_F64, rows, 0.5, 1, 0);
     if (!has(r, 2)) args.dx = out(r, 3, rows * width, 8 * 11 * F);
     if (!has(r, 3)) args.dgain = out(r, 4, width, (double)rows * 3 * 3 * F);
     if (!has(r, 4)) args.dbias = out(r, 4, width, (double)(rows * rows + 1) * D);
     return r->ctx->backend->norm_grad(r->ctx, &args);
 }
-Test(ops, norm_grad_matches) { sweep("norm_grad", norm_grad_case, 5, 3, 5); }
+Test(ops, norm_grad_matches) { sweep("norm_grad", norm_grad_case, 5, 3, 6); }
 
 // Logits up to 8 and log width up to 6: a logsumexp up to 14, of which the exponentials' sum may be 8 roundings off.
 static bool nll_case(run *r) {

@@ -65,7 +65,7 @@ static hst_source in(run *r, int operand, int64_t count, double low, double high
     return draw(r, dtype_of(r, operand), count, low, high)->values;
 }
 
-static hst_source ids(run *r, int64_t count, int64_t limit) {
+static inline hst_source ids(run *r, int64_t count, int64_t limit) {
     static const hst_dtype dtypes[] = {HST_U8, HST_I32, HST_I64, HST_I64};
     return draw(r, dtypes[r->flags >> 1 & 3], count, 0, (double)limit)->values;
 }

@@ -128,11 +128,11 @@ static void note(int level, const char *message, void *user) { sprintf(user, "%d
 Test(tensor, messages_go_to_the_program) {
     char text[64] = "";
     hst_context *ctx = hst_open(&(hst_options){.size = sizeof(hst_options), .log = note, .user = text});
-    hst_log(ctx, HST_LOG_WARNING, "%d apples", 3);
+    hst_log_message(ctx, HST_LOG_WARNING, "%d apples", 3);
     cr_assert_str_eq(text, "1 3 apples");
     hst_close(ctx);
     ctx = hst_open(NULL);
-    hst_log(ctx, HST_LOG_INFO, "to nobody");
+    hst_log_message(ctx, HST_LOG_INFO, "to nobody");
     hst_close(ctx);
 }
 

@@ -41,6 +41,11 @@ Test(null, no_tensor) {
     cr_expect(!hst_layer_norm(NULL, NULL, NULL, 0) && !hst_dropout(NULL, 0.5) && !hst_add(NULL, NULL));
     cr_expect(!hst_scale(NULL, 1) && !hst_cast(NULL, HST_I32) && !hst_cast(NULL, HST_F16) && !hst_sum(NULL) &&
               !hst_mean(NULL));
+    cr_expect(!hst_sub(NULL, NULL) && !hst_mul(NULL, NULL) && !hst_div(NULL, NULL) && !hst_rms_norm(NULL, NULL, 0));
+    cr_expect(!hst_sigmoid(NULL) && !hst_tanh(NULL) && !hst_relu(NULL) && !hst_gelu(NULL, true) && !hst_exp(NULL));
+    cr_expect(!hst_log(NULL) && !hst_sqrt(NULL) && !hst_pow(NULL, 2) && !hst_max(NULL));
+    cr_expect(!hst_sum_axes(NULL, 1, NULL, false) && !hst_mean_axes(NULL, 1, NULL, false) &&
+              !hst_max_axes(NULL, 1, NULL, false) && !hst_softmax(NULL, 0) && !hst_log_softmax(NULL, 0));
     cr_expect(!hst_cross_entropy(NULL, NULL) && !hst_token_losses(NULL, NULL) && !hst_transpose(NULL, 0, 1));
     cr_expect(!hst_reshape(NULL, HST_SCALAR) && !hst_slice(NULL, 0, 0, 1));
     cr_expect(!hst_unsqueeze(NULL, 0) && !hst_squeeze(NULL, 0) && !hst_broadcast_to(NULL, HST_SCALAR));

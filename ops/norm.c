@@ -1,5 +1,6 @@
-// layer_norm.c (Ba, Kiros, Hinton 2016): each row is shifted to mean 0, scaled to variance 1, then gain and bias.
-//     n = (x - mean) rstd,   rstd = 1 / sqrt(var + eps),   y = n gain + bias
+// norm.c: layer norm (Ba, Kiros, Hinton 2016) and RMS norm (Zhang, Sennrich 2019). Each row is scaled to mean square 1,
+// by layer norm after a shift to mean 0; then gain and bias.
+//     n = (x - mean) rstd,   rstd = 1 / sqrt(mean((x - mean)^2) + eps),   y = n gain + bias       RMS norm: mean = 0
 //     x (..., D), gain (D), bias (D)          y (..., D)
 #include "ops/ops.h"
 #include "ops/table.h"
@@ -8,6 +9,7 @@ enum { X, GAIN, BIAS };
 enum { MEAN, RSTD };
 typedef struct attributes {
     double eps;
+    bool rms;
 } attributes;
 
 static bool shape(hst_call *call, hst_type *out) {
@@ -17,9 +19,8 @@ static bool shape(hst_call *call, hst_type *out) {
         if (!hst_check_float(call, i)) return false;
     char text[64];
     if (x->rank < 1 || !(a->eps >= 0)) {
-        hst_fail(call->ctx, HST_ERROR_VALUE,
-                 "layer_norm: x is %s and eps is %g; x needs a dimension, eps must not be negative",
-                 hst_describe(x, text), a->eps);
+        hst_fail(call->ctx, HST_ERROR_VALUE, "%s: x is %s and eps is %g; x needs a dimension, eps must not be negative",
+                 call->op->name, hst_describe(x, text), a->eps);
         return false;
     }
     int64_t *width = &call->in[X]->shape[x->rank - 1];
@@ -33,31 +34,35 @@ static bool forward(hst_call *call) {
     const attributes *a = (const void *)call->attributes;
     hst_norm_args n = {.rows = hst_rows(x),
                        .width = x->shape[x->rank - 1],
+                       .rms = a->rms,
                        .eps = a->eps,
                        .x = hst_source_of(x),
                        .gain = hst_source_of(call->in[GAIN]),
                        .bias = hst_source_of(call->in[BIAS]),
                        .y = hst_target_of(call->out[0])};
     if (call->recording) {
-        hst_tensor *mean = hst_call_save(call, MEAN, HST_F32, 1, &n.rows),
-                   *rstd = hst_call_save(call, RSTD, HST_F32, 1, &n.rows);
+        hst_tensor *mean = hst_call_save(call, MEAN, HST_F64, 1, &n.rows),
+                   *rstd = hst_call_save(call, RSTD, HST_F64, 1, &n.rows);
         if (!mean || !rstd) return false;
-        n.mean = (hst_real *)hst_raw(mean);
-        n.rstd = (hst_real *)hst_raw(rstd);
+        n.mean = (double *)(void *)hst_raw(mean);
+        n.rstd = (double *)(void *)hst_raw(rstd);
     }
     return call->ctx->backend->norm(call->ctx, &n);
 }
 
-// dn = dy gain,   dx = rstd (dn - mean(dn) - n mean(dn n)),   dgain = sum of dy n,   dbias = sum of dy over the rows
+// dn = dy gain,   dx = rstd (dn - mean(dn) - n mean(dn n)),   dgain = sum of dy n,   dbias = sum of dy over the rows;
+// RMS norm: without mean(dn)
 static bool backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *dx) {
     const hst_tensor *x = call->in[X];
+    const attributes *a = (const void *)call->attributes;
     hst_norm_grad_args n = {.rows = hst_rows(x),
                             .width = x->shape[x->rank - 1],
+                            .rms = a->rms,
                             .dy = hst_source_of(dy[0]),
                             .x = hst_source_of(x),
                             .gain = hst_source_of(call->in[GAIN]),
-                            .mean = (const hst_real *)hst_raw(call->saved[MEAN]),
-                            .rstd = (const hst_real *)hst_raw(call->saved[RSTD]),
+                            .mean = (const double *)(void *)hst_raw(call->saved[MEAN]),
+                            .rstd = (const double *)(void *)hst_raw(call->saved[RSTD]),
                             .dx = hst_gradient_target(dx[X]),
                             .dgain = hst_gradient_target(dx[GAIN]),
                             .dbias = hst_gradient_target(dx[BIAS])};
@@ -74,8 +79,23 @@ const hst_op hst_op_layer_norm = {
     .forward = forward,
     .backward = backward,
 };
+const hst_op hst_op_rms_norm = {
+    .name = "rms_norm",
+    .inputs = {"x", "gain?"},
+    .outputs = {"y"},
+    .cast = HST_CAST_F32,
+    .reads_inputs = 1 << X | 1 << GAIN,
+    .shape = shape,
+    .forward = forward,
+    .backward = backward,
+};
 
 hst_tensor *hst_layer_norm(hst_tensor *x, hst_tensor *gain, hst_tensor *bias, double eps) {
-    attributes a = {eps};
+    attributes a = {.eps = eps};
     return hst_apply(&hst_op_layer_norm, (hst_tensor *[HST_MAX_INPUTS]){x, gain, bias}, &a, sizeof a, NULL);
+}
+
+hst_tensor *hst_rms_norm(hst_tensor *x, hst_tensor *gain, double eps) {
+    attributes a = {.eps = eps, .rms = true};
+    return hst_apply(&hst_op_rms_norm, (hst_tensor *[HST_MAX_INPUTS]){x, gain}, &a, sizeof a, NULL);
 }
