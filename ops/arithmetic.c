@@ -65,6 +65,12 @@ static bool backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *
     set_strides(g.b_stride, call->in[B], dy[0]);
     for (g.operand = A; g.operand <= B; g.operand++) {
         if (dx[g.operand].request == HST_NULL) continue;
+        if (g.function == HST_PLUS && hst_count(dx[g.operand].into) == hst_count(dy[0])) { // nothing to sum: a copy
+            hst_tensor *into = dx[g.operand].into;
+            hst_tensor *same = hst_view(dy[0], into->rank, into->shape, into->stride, dy[0]->offset);
+            if (!same || !hst_copy_tensor(into, same, dx[g.operand].request == HST_ADD)) return false;
+            continue;
+        }
         g.dx = hst_gradient_target(dx[g.operand]);
         set_strides(g.dx_stride, dx[g.operand].into, dy[0]);
         if (!call->ctx->backend->binary_grad(call->ctx, &g)) return false;

@@ -116,25 +116,65 @@ typedef struct grad_job {
     wide *partial;                                    // [block][group][vector], where there are several blocks
 } grad_job;
 
-// Products and quotients of doubles. Lanes from n on give 0.
-INLINE wide term_at(const grad_job *job, const int64_t *at, int64_t i, int64_t n, const vf *first) {
-    const hst_binary_grad_args *g = job->args;
-    const int64_t *stride = job->last.stride;
-    wide dy = widened(first_lanes(fetch(g->dy, at[DY] + i * stride[DY], stride[DY], n, first[DY]), n, 0)), a, b;
-    if (g->function == HST_PLUS) return dy;
-    if (g->function == HST_MINUS) return g->operand == 0 ? dy : (wide){-dy.low, -dy.high};
-    if (g->function == HST_OVER || g->operand == 0)
-        b = widened(first_lanes(fetch(g->b, at[B] + i * stride[B], stride[B], n, first[B]), n, 1));
-    if (g->operand == 1) a = widened(first_lanes(fetch(g->a, at[A] + i * stride[A], stride[A], n, first[A]), n, 1));
-    if (g->function == HST_TIMES && g->operand == 0) return (wide){dy.low * b.low, dy.high * b.high};
-    if (g->function == HST_TIMES) return (wide){dy.low * a.low, dy.high * a.high};
-    if (g->operand == 0) return (wide){dy.low / b.low, dy.high / b.high};
+// Which of the operands the terms of a gradient are made of.
+INLINE bool reads(hst_arithmetic function, int operand, int other) {
+    if (function == HST_TIMES) return other != (operand == 0 ? A : B);
+    return function == HST_OVER && (other == B || operand == 1);
+}
+
+// Products and quotients of doubles.
+INLINE wide term_of(hst_arithmetic function, int operand, wide dy, wide a, wide b) {
+    if (function == HST_PLUS || (function == HST_MINUS && operand == 0)) return dy;
+    if (function == HST_MINUS) return (wide){-dy.low, -dy.high};
+    if (function == HST_TIMES && operand == 0) return (wide){dy.low * b.low, dy.high * b.high};
+    if (function == HST_TIMES) return (wide){dy.low * a.low, dy.high * a.high};
+    if (operand == 0) return (wide){dy.low / b.low, dy.high / b.high};
     return (wide){-dy.low * a.low / (b.low * b.low), -dy.high * a.high / (b.high * b.high)};
 }
 
-// sum[v] += the terms of a block, for each vector v of a group; lane by lane if the last axis is itself summed over.
-static void add_terms(const grad_job *job, int64_t group, int64_t block, wide *sum) {
-    const hst_binary_grad_args *g = job->args;
+// Vector i .. of a run as doubles; its lanes from n on are `otherwise`.
+typedef struct reader {
+    hst_source from;
+    int64_t at, stride;
+    vf first;
+} reader;
+INLINE reader reader_of(const grad_job *job, hst_source from, const int64_t *at, int operand) {
+    int64_t stride = job->last.stride[operand];
+    return (reader){from, at[operand], stride, repeated_at(from, at[operand], stride)};
+}
+INLINE wide read(const reader *r, int64_t i, int64_t n, float otherwise) {
+    return widened(first_lanes(fetch(r->from, r->at + i * r->stride, r->stride, n, r->first), n, otherwise));
+}
+
+// sum[v] += terms of the n elements at `at`, vector by vector; all into sum[0] if the last axis is summed over. In the
+// last vector the lanes from n on give 0.
+INLINE void add_terms(const grad_job *job, const int64_t *at, int64_t n, wide *sum, hst_arithmetic function,
+                      int operand) {
+    reader dy = reader_of(job, job->args->dy, at, DY), a = reader_of(job, job->args->a, at, A),
+           b = reader_of(job, job->args->b, at, B);
+    int64_t step = job->last_is_kept;
+    for (int64_t i = 0; i < n; i += VL, sum += step) {
+        wide none = {{0}, {0}};
+        wide x = reads(function, operand, A) ? read(&a, i, n - i, 1) : none;
+        wide y = reads(function, operand, B) ? read(&b, i, n - i, 1) : none;
+        accumulate(sum, term_of(function, operand, read(&dy, i, n - i, 0), x, y));
+    }
+}
+
+static void add_run(const grad_job *job, const int64_t *at, int64_t n, wide *sum) {
+    int operand = job->args->operand;
+    if (job->args->function == HST_PLUS)
+        add_terms(job, at, n, sum, HST_PLUS, 0);
+    else if (job->args->function == HST_MINUS)
+        operand == 0 ? add_terms(job, at, n, sum, HST_MINUS, 0) : add_terms(job, at, n, sum, HST_MINUS, 1);
+    else if (job->args->function == HST_TIMES)
+        operand == 0 ? add_terms(job, at, n, sum, HST_TIMES, 0) : add_terms(job, at, n, sum, HST_TIMES, 1);
+    else
+        operand == 0 ? add_terms(job, at, n, sum, HST_OVER, 0) : add_terms(job, at, n, sum, HST_OVER, 1);
+}
+
+// sum[v] += the terms of a block of items, for each vector v of a group
+static void add_block(const grad_job *job, int64_t group, int64_t block, wide *sum) {
     int64_t in_group = job->last_is_kept ? job->chunks : 1, in_item = job->last_is_kept ? 1 : job->chunks;
     range items = part(block, job->in_block, job->items);
     if (items.begin == items.end) return;
@@ -142,13 +182,9 @@ static void add_terms(const grad_job *job, int64_t group, int64_t block, wide *s
     place repeated = place_of(&job->repeated, BACKWARD, items.begin / in_item);
     for (int64_t index = items.begin % in_item; items.begin < items.end; items.begin++) {
         range r = part(job->last_is_kept ? group % in_group : index, job->chunk, job->last.width);
-        int64_t at[BACKWARD], n = r.end - r.begin;
+        int64_t at[BACKWARD];
         for (int o = 0; o < BACKWARD; o++) at[o] = kept.at[o] + repeated.at[o] + r.begin * job->last.stride[o];
-        vf first[BACKWARD] = {[A] = repeated_at(g->a, at[A], job->last.stride[A]),
-                              [B] = repeated_at(g->b, at[B], job->last.stride[B]),
-                              [DY] = repeated_at(g->dy, at[DY], job->last.stride[DY])};
-        for (int64_t i = 0; i < n; i += VL)
-            accumulate(&sum[job->last_is_kept ? i / VL : 0], term_at(job, at, i, n - i, first));
+        add_run(job, at, r.end - r.begin, sum);
         if (++index < in_item) continue;
         index = 0;
         step(&job->repeated, BACKWARD, &repeated);
@@ -173,7 +209,7 @@ static void grad_task(void *arg, int64_t task) {
         wide own[GROUP_VECTORS],
             *sum = job->partial ? job->partial + (block * job->groups + r.begin) * GROUP_VECTORS : own;
         memset(sum, 0, sizeof own);
-        add_terms(job, r.begin, block, sum);
+        add_block(job, r.begin, block, sum);
         if (!job->partial) put_group(job, r.begin, sum);
     }
 }
