@@ -10,7 +10,7 @@
 #include "tensor/backend.h"
 #include "tensor/context.h"
 
-enum { HST_MAX_INPUTS = 7, HST_MAX_OUTPUTS = 2, HST_MAX_SAVED = 2, HST_MAX_ATTRIBUTES = 80 };
+enum { HST_MAX_INPUTS = 8, HST_MAX_OUTPUTS = 2, HST_MAX_SAVED = 2, HST_MAX_ATTRIBUTES = 80 };
 
 // What mixed precision may do to an operation; amp/README.md says what the classes mean.
 typedef enum hst_cast_class {

@@ -129,8 +129,8 @@ static hst_tensor *layer_forward(const hst_sru *sru, int i, hst_tensor *x, hst_t
     hst_tensor *u = hst_matmul(n, layer->weight), *mask = NULL, *c = NULL;
     if (u && training && dropout_of(sru, i) > 0)
         mask = hst_dropout(hst_full(sru->ctx, HST_F32, HST_SHAPE(u->shape[1], config->hidden), 1), dropout_of(sru, i));
-    hst_recurrence options = {layer->k, layer->scale_x};
-    hst_tensor *h = hst_sru_recurrence(u, layer->k == 3 ? x : NULL, layer->weight_c, layer->bias, state_of(c0, i), mask,
+    hst_recurrence options = {.k = layer->k, .scale_x = layer->scale_x};
+    hst_tensor *h = hst_sru_recurrence(u, layer->k == 3 ? x : NULL, layer->weight_c, NULL, layer->bias, state_of(c0, i), mask,
                                        pad, options, &c);
     if (h && c_last) hst_copy_tensor(state_of(c_last, i), c, false);
     return hst_scope_end(sru->ctx, h);

@@ -1,5 +1,5 @@
-// vector_math.h: exp and the logistic sigmoid on vectors. No tables, no branches. The logarithm that cross-entropy
-// needs is one a row, and libm's.
+// vector_math.h: exp, the logistic sigmoid and tanh on vectors. No tables, no branches. The logarithm that
+// cross-entropy needs is one a row, and libm's.
 //
 // One exp is a chain of some 20 dependent instructions, while a core holds only two or three such chains at a time. So
 // the functions take n <= 8 vectors, n a constant, and go through every step with all of them side by side.
@@ -45,6 +45,23 @@ INLINE void sigmoid_of(vf *x, int n) {
     EACH(i, n) x[i] = -x[i];
     exp_of(x, n);
     EACH(i, n) x[i] = 1 / (1 + x[i]);
+}
+
+// x = tanh(x) within 2 ulp. With a = |x|, and the sign of x put back at the end, -0 too:
+//     a < 5/8: tanh(a) = a + a^3 q(a^2), q minimax with 2^-26.7 of tanh(a)
+//     else:    tanh(a) = 1 - 2 / (exp(2 a) + 1)
+INLINE void tanh_of(vf *x, int n) {
+    vf a[MOST_ABREAST], e[MOST_ABREAST], q[MOST_ABREAST];
+    EACH(i, n) a[i] = (vf)((vi)x[i] & 0x7fffffff);
+    EACH(i, n) e[i] = 2 * a[i];
+    exp_of(e, n);
+    EACH(i, n) q[i] = multiply_add(a[i] * a[i], splat(-0x1.75e1c4p-8f), splat(0x1.52269ap-6f));
+    EACH(i, n) q[i] = multiply_add(q[i], a[i] * a[i], splat(-0x1.b83c5ap-5f));
+    EACH(i, n) q[i] = multiply_add(q[i], a[i] * a[i], splat(0x1.110726p-3f));
+    EACH(i, n) q[i] = multiply_add(q[i], a[i] * a[i], splat(-0x1.555532p-2f));
+    EACH(i, n) q[i] = multiply_add(q[i], a[i] * a[i] * a[i], a[i]);
+    EACH(i, n) q[i] = pick(a[i] < 0.625f, q[i], 1 - 2 / (e[i] + 1));
+    EACH(i, n) x[i] = (vf)((vi)q[i] | ((vi)x[i] & INT32_MIN));
 }
 
 #endif

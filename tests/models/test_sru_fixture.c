@@ -21,7 +21,7 @@ static void check_recurrence(const fixture *f) {
     hst_tensor *mask = fixture_tensor(f, "mask_c"), *pad = fixture_tensor(f, "mask_pad");
     double roundings = recurrence_roundings(u);
 
-    hst_tensor *c, *h = hst_sru_recurrence(u, x, v, bias, c0, mask, pad, options, &c);
+    hst_tensor *c, *h = hst_sru_recurrence(u, x, v, NULL, bias, c0, mask, pad, options, &c);
     fixture_expect(f, "h", h, roundings);
     fixture_expect(f, "c", c, roundings);
 

@@ -37,12 +37,13 @@ Test(null, no_tensor) {
     hst_release(NULL);
     cr_expect(hst_attach_grad(NULL, HST_WRITE, HST_F32));
     cr_expect(!hst_matmul(NULL, NULL) && !hst_linear(NULL, NULL, NULL) && !hst_embedding(NULL, NULL));
-    cr_expect(!hst_layer_norm(NULL, NULL, NULL, 0) && !hst_dropout(NULL, 0.5) && !hst_add(NULL, NULL));
+    cr_expect(!hst_layer_norm(NULL, NULL, NULL, 0) && !hst_dropout(NULL, 0.5) && !hst_variational_dropout(NULL, 0.5) &&
+              !hst_add(NULL, NULL));
     cr_expect(!hst_scale(NULL, 1) && !hst_cast(NULL, HST_I32) && !hst_cast(NULL, HST_F16) && !hst_sum(NULL) &&
               !hst_mean(NULL));
     cr_expect(!hst_cross_entropy(NULL, NULL) && !hst_token_losses(NULL, NULL) && !hst_transpose(NULL, 0, 1));
     cr_expect(!hst_reshape(NULL, HST_SCALAR) && !hst_slice(NULL, 0, 0, 1));
-    cr_expect(!hst_sru_recurrence(NULL, NULL, NULL, NULL, NULL, NULL, NULL, (hst_recurrence){3, 1}, NULL));
+    cr_expect(!hst_sru_recurrence(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, (hst_recurrence){3, 1}, NULL));
 }
 
 Test(null, nothing_else) {
