@@ -54,7 +54,10 @@ static hst_tensor *model_loss(hst_context *ctx, hst_tensor *const *x, void *user
 Test(gradients, the_language_model) {
     for (int tied = 0; tied < 2; tied++) {
         hst_context *ctx = hst_open(NULL);
-        hst_lm *model = hst_lm_new(ctx, &(hst_lm_config){6, 3, 2, 0.3, -1, true, true, tied});
+        hst_lm_config config = hst_lm_defaults();
+        config.vocabulary = 6, config.hidden = 3, config.layers = 2, config.dropout = 0.3, config.highway_bias = -1;
+        config.tied = tied;
+        hst_lm *model = hst_lm_new(ctx, &config);
         hst_parameters *list = hst_lm_parameters(model);
         hst_tensor *leaves[32];
         int count = hst_parameter_count(list);

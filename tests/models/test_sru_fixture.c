@@ -48,6 +48,7 @@ static hst_sru_config stack_config(const fixture *f) {
         .layer_norm = fixture_number(f, "options", 3) != 0,
         .rescale = fixture_number(f, "options", 4) != 0,
         .highway_bias = fixture_number(f, "options", 5),
+        .has_skip_term = true,
     };
 }
 
