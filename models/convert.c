@@ -55,6 +55,22 @@ static bool stack_has_name(const conversion *c, const void *model, const char *n
     return hst_sru_is_name(c->prefix, name) && hst_sru_has_name(&sru->config, c->prefix, c->done.version[0], name);
 }
 
+// What was assumed of a file must not be what it says itself, or what its shapes say.
+static bool agrees(conversion *c) {
+    const hst_sru_config *said = &c->done.config, *assumed = &c->how->assumed;
+    const char *what = assumed->bidirectional && !said->bidirectional       ? "bidirectional"
+                       : assumed->use_tanh && !said->use_tanh               ? "use_tanh"
+                       : !assumed->has_skip_term && said->has_skip_term     ? "has_skip_term=False"
+                       : assumed->normalize_after && !said->normalize_after ? "normalize_after"
+                       : assumed->normalize_after && !said->layer_norm      ? "normalize_after"
+                       : assumed->v1 && !said->v1                           ? "v1"
+                                                                            : NULL;
+    if (what)
+        hst_fail(c->ctx, HST_ERROR_FORMAT, "%s: %s is asked for, which its %s contradict", c->from, what,
+                 c->done.described ? "configuration and tensors" : "tensors");
+    return !what;
+}
+
 static void convert_language_model(conversion *c) {
     char stack[HST_MAX_NAME + 8];
     hst_lm *m = hst_lm_import_file(c->ctx, c->from, c->file, c->prefix, &c->how->assumed);
@@ -65,7 +81,7 @@ static void convert_language_model(conversion *c) {
     c->done.parameters = hst_parameter_elements(m->parameters);
     c->done.version[0] = hst_sru_version_of(c->ctx, c->from, c->file, stack);
     choose_form(c, stack);
-    if (count_left_out(c, lm_has_name, m)) hst_lm_export(m, c->to, c->done.version[1], c->done.dtype[1]);
+    if (agrees(c) && count_left_out(c, lm_has_name, m)) hst_lm_export(m, c->to, c->done.version[1], c->done.dtype[1]);
     hst_lm_free(m);
 }
 
@@ -78,7 +94,8 @@ static void convert_stack(conversion *c) {
         c->done.parameters = hst_parameter_elements(list);
         c->done.version[0] = hst_sru_version_of(c->ctx, c->from, c->file, sru->prefix);
         choose_form(c, sru->prefix);
-        if (count_left_out(c, stack_has_name, sru)) hst_sru_export(sru, c->to, c->done.version[1], c->done.dtype[1]);
+        if (agrees(c) && count_left_out(c, stack_has_name, sru))
+            hst_sru_export(sru, c->to, c->done.version[1], c->done.dtype[1]);
     }
     hst_sru_free(sru);
     hst_parameters_free(list);

@@ -209,6 +209,13 @@ static hst_trainer *resume(hst_context *ctx, const char *path, const hst_safeten
     saved.options.layers = config.layers;
     saved.options.dropout = config.dropout;
     saved.options.tied = config.tied;
+    saved.options.projection = config.projection_size;
+    saved.options.layer_norm = !config.layer_norm       ? HST_NORM_NONE
+                               : config.normalize_after ? HST_NORM_AFTER
+                                                        : HST_NORM_BEFORE;
+    saved.options.highway_bias = config.highway_bias;
+    saved.options.no_rescale = !config.rescale;
+    saved.options.tanh = config.use_tanh;
     hst_trainer *t = hst_trainer_make(ctx, &saved.options, &config, text, held_out);
     if (!t) return NULL;
     t->done = saved.done;

@@ -32,7 +32,7 @@ typedef struct cli_command {
     int (*run)(const void *values, int count, char **operands); // returns the exit code
 } cli_command;
 
-extern const cli_command cli_train, cli_eval, cli_generate, cli_info, cli_help, cli_version;
+extern const cli_command cli_train, cli_eval, cli_generate, cli_convert, cli_info, cli_help, cli_version;
 extern const cli_command *const cli_commands[]; // ends with NULL
 extern const cli_option cli_common_options[];
 
@@ -62,6 +62,7 @@ int cli_failure(const hst_context *ctx, bool reading);
 // error, which is the context's.
 hst_corpus *cli_read_texts(hst_context *ctx, int count, char **paths);
 hst_lm *cli_read_model(hst_context *ctx, const char *path);
+const char *cli_model_path(const char *path, char *buffer, size_t size); // the file that a MODEL operand names
 hst_lm *cli_read_byte_model(hst_context *ctx, const char *path); // the same, with a vocabulary of 256
 
 #endif

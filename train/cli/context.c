@@ -38,15 +38,16 @@ hst_corpus *cli_read_texts(hst_context *ctx, int count, char **paths) {
     return corpus;
 }
 
-hst_lm *cli_read_model(hst_context *ctx, const char *path) {
+const char *cli_model_path(const char *path, char *buffer, size_t size) {
     struct stat info;
+    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return path;
+    snprintf(buffer, size, "%s/model.safetensors", path);
+    return buffer;
+}
+
+hst_lm *cli_read_model(hst_context *ctx, const char *path) {
     char inside[PATH_MAX];
-    bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-    if (folder) {
-        snprintf(inside, sizeof inside, "%s/model.safetensors", path);
-        path = inside;
-    }
-    return hst_lm_load(ctx, path);
+    return hst_lm_load(ctx, cli_model_path(path, inside, sizeof inside));
 }
 
 hst_lm *cli_read_byte_model(hst_context *ctx, const char *path) {
