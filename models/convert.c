@@ -71,6 +71,23 @@ static bool agrees(conversion *c) {
     return !what;
 }
 
+// SRU 2.x has no projection to a width that is not smaller than both sides; its strict load would fail.
+static bool version_2_has(conversion *c) {
+    hst_sru_config second = c->done.config;
+    second.rules = HST_SRU_2;
+    for (int i = 0; i < second.layers && c->done.version[1] == 2; i++) {
+        hst_sru_sizes s = hst_sru_sizes_of(&c->done.config, i);
+        if (s.projection == hst_sru_sizes_of(&second, i).projection) continue;
+        hst_fail(
+            c->ctx, HST_ERROR_VALUE,
+            "%s: layer %d projects to %lld on its way from %lld to %lld; SRU 2.x projects only to less than both, so "
+            "write version 3",
+            c->from, i, (long long)s.projection, (long long)s.in, (long long)s.out);
+        return false;
+    }
+    return true;
+}
+
 static void convert_language_model(conversion *c) {
     char stack[HST_MAX_NAME + 8];
     hst_lm *m = hst_lm_import_file(c->ctx, c->from, c->file, c->prefix, &c->how->assumed);
@@ -81,7 +98,8 @@ static void convert_language_model(conversion *c) {
     c->done.parameters = hst_parameter_elements(m->parameters);
     c->done.version[0] = hst_sru_version_of(c->ctx, c->from, c->file, stack);
     choose_form(c, stack);
-    if (agrees(c) && count_left_out(c, lm_has_name, m)) hst_lm_export(m, c->to, c->done.version[1], c->done.dtype[1]);
+    if (agrees(c) && version_2_has(c) && count_left_out(c, lm_has_name, m))
+        hst_lm_export(m, c->to, c->done.version[1], c->done.dtype[1]);
     hst_lm_free(m);
 }
 
@@ -94,7 +112,7 @@ static void convert_stack(conversion *c) {
         c->done.parameters = hst_parameter_elements(list);
         c->done.version[0] = hst_sru_version_of(c->ctx, c->from, c->file, sru->prefix);
         choose_form(c, sru->prefix);
-        if (agrees(c) && count_left_out(c, stack_has_name, sru))
+        if (agrees(c) && version_2_has(c) && count_left_out(c, stack_has_name, sru))
             hst_sru_export(sru, c->to, c->done.version[1], c->done.dtype[1]);
     }
     hst_sru_free(sru);
