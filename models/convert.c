@@ -125,10 +125,11 @@ hst_status hst_convert(hst_context *ctx, const char *from, const char *to, const
     conversion c = {.ctx = ctx, .from = from, .to = to, .how = how, .file = hst_safetensors_open(ctx, from)};
     if (c.file) {
         c.done.described = hst_safetensors_metadata(c.file, HST_CONFIG_KEY) != NULL;
-        if (hst_lm_find_prefix(c.file, how->prefix, c.prefix))
-            convert_language_model(&c);
-        else
+        int models = hst_lm_find_prefix(c.file, how->prefix, c.prefix);
+        if (models == 0)
             convert_stack(&c);
+        else if (hst_lm_check_single(ctx, from, models))
+            convert_language_model(&c);
     }
     hst_safetensors_close(c.file);
     if (done) *done = c.done;

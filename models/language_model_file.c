@@ -108,18 +108,28 @@ hst_status hst_lm_export(const hst_lm *m, const char *path, int version, hst_dty
 
 // ---- reading ----
 
-bool hst_lm_find_prefix(const hst_safetensors *file, const char *given, char prefix[HST_MAX_NAME]) {
+// What halfstep saved has no prefix, though its checkpoints have more tensors of these names behind some.
+int hst_lm_find_prefix(const hst_safetensors *file, const char *given, char prefix[HST_MAX_NAME]) {
     static const char first[] = "embedding_layer.weight";
+    int models = 0;
+    if (!given && hst_safetensors_metadata(file, HST_CONFIG_KEY)) given = "";
     for (int i = 0; i < hst_safetensors_count(file); i++) {
         const char *name = hst_safetensors_entry(file, i)->name;
         size_t length = strlen(name), tail = strlen(first);
         if (length < tail || length - tail >= HST_MAX_PREFIX - 4 || strcmp(name + length - tail, first)) continue;
         length -= tail;
-        if (given ? strlen(given) != length || strncmp(name, given, length) : length > 0 && name[length - 1] != '.')
-            continue;
-        snprintf(prefix, HST_MAX_NAME, "%.*s", (int)length, name);
-        return true;
+        bool is_one =
+            given ? strlen(given) == length && !strncmp(name, given, length) : length == 0 || name[length - 1] == '.';
+        if (is_one && models++ == 0) snprintf(prefix, HST_MAX_NAME, "%.*s", (int)length, name);
     }
+    return models;
+}
+
+bool hst_lm_check_single(hst_context *ctx, const char *path, int models) {
+    if (models <= 1) return true;
+    hst_fail(ctx, HST_ERROR_FORMAT,
+             "%s: holds %d tensors ...embedding_layer.weight; a prefix (`--prefix` of convert) chooses a model", path,
+             models);
     return false;
 }
 
@@ -261,9 +271,10 @@ hst_lm *hst_lm_import(hst_context *ctx, const char *path, const char *given, con
     hst_safetensors *file = hst_safetensors_open(ctx, path);
     char prefix[HST_MAX_NAME];
     hst_lm *m = NULL;
-    if (file && hst_lm_find_prefix(file, given, prefix))
+    int models = file ? hst_lm_find_prefix(file, given, prefix) : 0;
+    if (models == 1)
         m = hst_lm_import_file(ctx, path, file, prefix, assumed);
-    else if (file)
+    else if (file && hst_lm_check_single(ctx, path, models))
         hst_fail(ctx, HST_ERROR_FORMAT, "%s: has no %sembedding_layer.weight, so no language model", path,
                  given ? given : "");
     hst_safetensors_close(file);

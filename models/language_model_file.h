@@ -17,9 +17,10 @@ bool hst_lm_read(hst_lm *model, const char *path, const hst_safetensors *file);
 
 // ---- a model's names may stand behind a prefix ----
 
-// The prefix of the only embedding_layer.weight in a file, or `given`; false, without an error, if there is no such
-// tensor.
-bool hst_lm_find_prefix(const hst_safetensors *file, const char *given, char prefix[HST_MAX_NAME]);
+// How many tensors embedding_layer.weight a file has, behind any prefix or `given`, and the first one's prefix.
+int hst_lm_find_prefix(const hst_safetensors *file, const char *given, char prefix[HST_MAX_NAME]);
+
+bool hst_lm_check_single(hst_context *ctx, const char *path, int models); // false after hst_fail if there are several
 
 bool hst_lm_has_name(const hst_lm *model, const char *prefix, int version, const char *name);
 
