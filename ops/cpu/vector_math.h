@@ -47,7 +47,7 @@ INLINE void sigmoid_of(vf *x, int n) {
     EACH(i, n) x[i] = 1 / (1 + x[i]);
 }
 
-// x = tanh(x) within 2 ulp. With a = |x|, and the sign of x put back at the end, -0 too:
+// x = tanh(x) within 1.4 ulp. With a = |x|, and the sign of x put back at the end, -0 too:
 //     a < 5/8: tanh(a) = a + a^3 q(a^2), q minimax with 2^-26.7 of tanh(a)
 //     else:    tanh(a) = 1 - 2 / (exp(2 a) + 1)
 INLINE void tanh_of(vf *x, int n) {

@@ -60,6 +60,9 @@ Test(null, nothing_else) {
     cr_expect(!hst_sru_new(NULL, "", NULL) && !hst_sru_forward(NULL, NULL, NULL, NULL, true, &c) && !c);
     cr_expect(!hst_lm_forward(NULL, NULL, NULL, true, &c) && !c && !hst_lm_configuration(NULL) &&
               !hst_lm_parameters(NULL));
+    cr_expect(!hst_sru_configuration(NULL) && !hst_sru_load(NULL, "x", NULL, NULL));
+    cr_expect(hst_sru_save(NULL, "x") && hst_sru_export(NULL, "x", 2, HST_F32) && hst_sru_read(NULL, "x"));
+    cr_expect(hst_lm_export(NULL, "x", 2, HST_F32));
     cr_expect(hst_lm_save(NULL, "x") && hst_lm_generate(NULL, NULL, 0, 1, &sampling, keep_going, NULL));
     cr_expect(hst_lm_evaluate(NULL, NULL, 0, 0, &nats));
     hst_sru_free(NULL), hst_lm_free(NULL);
