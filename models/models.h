@@ -6,6 +6,7 @@
 #ifndef HST_MODELS_H
 #define HST_MODELS_H
 
+#include <string.h>
 #include "ops/ops.h"
 #include "optim/optim.h"
 
@@ -57,7 +58,8 @@ typedef struct hst_sru_config {
 // hidden, is left to set. HST_SRU_HALFSTEP: what the language model uses, 4 layers, highway_bias -2, layer norm,
 // rescale.
 static inline hst_sru_config hst_sru_defaults(hst_sru_rules rules) {
-    hst_sru_config c = {0};
+    hst_sru_config c;
+    memset(&c, 0, sizeof c);
     bool own = rules == HST_SRU_HALFSTEP;
     c.layers = own ? 4 : 2;
     c.highway_bias = own ? -2 : 0;
@@ -118,7 +120,8 @@ typedef struct hst_lm_config {
 } hst_lm_config;
 
 static inline hst_lm_config hst_lm_defaults(void) {
-    hst_lm_config c = {0};
+    hst_lm_config c;
+    memset(&c, 0, sizeof c);
     c.vocabulary = c.hidden = 256;
     c.layers = 4;
     c.highway_bias = -2;

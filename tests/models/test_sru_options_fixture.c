@@ -1,7 +1,7 @@
 // test_sru_options_fixture.c: stacks with every option of the `sru` package against it: outputs, states, all gradients,
 // and their files. tests/fixtures/README.md says what the fixture holds; test_sru_fixture.c where tolerances come from.
 #include <unistd.h>
-#include "models/safetensors.h"
+#include "models/entry.h"
 #include "models/sru.h"
 #include "tests/fixtures/fixture.h"
 #include "tests/ops/isas.h"
@@ -191,6 +191,33 @@ static void expect_state_dict(const fixture *f, const char *path) {
     hst_safetensors_close(file);
 }
 
+// In 3.x a matrix is the transpose of 2.x's under another name, and all else is the same.
+static void expect_third_version(const fixture *f, const char *path) {
+    static const char *const names[][2] = {{"transform_module.weight", "weight"},
+                                           {"transform_module.0.weight", "weight_proj"},
+                                           {"transform_module.1.weight", "weight"}};
+    hst_safetensors *file = hst_safetensors_open(f->ctx, path);
+    cr_assert(file, "%s", hst_error(f->ctx));
+    int turned_ones = 0;
+    for (int i = 0; i < hst_safetensors_count(file); i++) {
+        const hst_entry *e = hst_safetensors_entry(file, i);
+        const char *rest = strstr(e->name, "transform_module.");
+        if (!rest) continue;
+        int n = 0;
+        while (strcmp(rest, names[n][0])) cr_assert_lt(++n, 3, "%s", e->name);
+        char second[96];
+        snprintf(second, sizeof second, "%.*s%s", (int)(rest - e->name), e->name, names[n][1]);
+        const hst_entry *want = fixture_find(f, second);
+        cr_assert(want && e->shape[0] == want->shape[1] && e->shape[1] == want->shape[0], "%s %s", f->name, e->name);
+        hst_tensor *got = hst_empty(f->ctx, HST_F32, 2, e->shape);
+        cr_assert(hst_entry_copy(e, got));
+        fixture_expect(f, second, hst_transpose(got, 0, 1), 0);
+        turned_ones++;
+    }
+    cr_assert_geq(turned_ones, (int)option(f, 2), "%s", f->name);
+    hst_safetensors_close(file);
+}
+
 static void expect_same_output(const fixture *f, const hst_sru *sru) {
     hst_tensor *x = fixture_tensor(f, "x"), *c0 = fixture_tensor(f, "c0"), *pad = fixture_tensor(f, "mask_pad"), *c;
     double roundings = roundings_of(x, hst_sru_configuration(sru));
@@ -216,9 +243,11 @@ static void check_file(const fixture *f) {
     char path[] = P_tmpdir "/halfstep-XXXXXX", other[] = P_tmpdir "/halfstep-XXXXXX";
     close(mkstemp(path)), close(mkstemp(other));
     if (is_custom(f)) return;
-    hst_sru_config assumed = config_of(f);
+    hst_sru_config config = config_of(f), assumed = config;
     assumed.input = assumed.hidden = assumed.projection_size = 7; // these, and the next, are the file's to say
     assumed.layers = 9, assumed.layer_norm = assumed.rescale = false, assumed.proj_input_to_hidden_first = false;
+    bool widens = hst_sru_sizes_of(&config, 0).in != hst_sru_out(&config); // then shapes tell of skip and norm
+    if (widens) assumed.has_skip_term = !config.has_skip_term, assumed.normalize_after = !config.normalize_after;
     write_state_dict(f, path);
     for (int version = 2; version <= 4; version++) { // what is loaded: the state_dict, then ours of 3.x and 2.x
         hst_parameters *list = hst_parameters_new(f->ctx);
@@ -227,6 +256,7 @@ static void check_file(const fixture *f) {
         expect_config(f, hst_sru_configuration(sru));
         expect_same_output(f, sru);
         if (version == 2) cr_assert_eq(hst_sru_export(sru, other, 3, HST_F32), HST_OK, "%s", hst_error(f->ctx));
+        if (version == 3) expect_third_version(f, other);
         if (version == 3) cr_assert_eq(hst_sru_save(sru, path), HST_OK, "%s", hst_error(f->ctx));
         if (version == 3) expect_state_dict(f, path);
         hst_sru_free(sru);
