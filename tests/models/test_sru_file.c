@@ -1,5 +1,6 @@
 // test_sru_file.c: files of stacks and language models that are not as they should be, or not only that; and
 // conversions.
+#include <math.h>
 #include "models/safetensors.h"
 #include "models/sru.h"
 #include "tests/temporary.h"
@@ -65,6 +66,24 @@ Test(sru_file, a_stack_is_found_behind_any_prefix) {
     expect_failure(HST_ERROR_FORMAT, "has no tensor c.rnn_lst.0.bias");
     cr_expect_null(load(one, NULL, NULL));
     expect_failure(HST_ERROR_FORMAT, "no halfstep.config");
+}
+
+// scale_x = sqrt(1 + 2 exp(b)) is there only with a skip term and rescale, and gives b: 0 here.
+Test(sru_file, a_scale_tells_of_rescale_and_skip) {
+    hst_sru_config assumed = hst_sru_defaults(HST_SRU_2);
+    tensor tensors[] = {LAYER("", 0), {0}};
+    tensors[3].value = sqrt(3);
+    assumed.has_skip_term = false, assumed.highway_bias = 7;
+    hst_sru *sru = load(write_file("scaled", tensors, NULL), NULL, &assumed);
+    cr_assert(sru, "%s", hst_error(ctx));
+    const hst_sru_config *c = hst_sru_configuration(sru);
+    cr_expect(c->has_skip_term && c->rescale && fabs(c->highway_bias) < 1e-6);
+    hst_sru_free(sru);
+    tensors[3].value = 1;
+    sru = load(write_file("plain", tensors, NULL), NULL, &assumed);
+    c = hst_sru_configuration(sru);
+    cr_expect(!c->has_skip_term && !c->rescale && c->highway_bias == 7);
+    hst_sru_free(sru);
 }
 
 Test(sru_file, what_shapes_contradict_is_refused) {
