@@ -194,8 +194,9 @@ fixtures: ## makes tests/fixtures anew with the Python packages (network, a minu
 	$(PYTHON) -B tests/fixtures/make_sru.py
 	$(PYTHON) -B tests/fixtures/make_torch.py
 
-crosscheck: $(BUILD)/libhalfstep.so ## files of ours in the `sru` package, and files of its in ours (network)
-	$(PYTHON) -B tests/fixtures/check_upstream.py $<
+crosscheck: $(BUILD)/libhalfstep.so $(BUILD)/halfstep ## files of ours in the `sru` package, and files of its in ours (network)
+	$(PYTHON) -B tests/fixtures/check_upstream.py $(BUILD)/libhalfstep.so
+	$(PYTHON) -B tests/fixtures/check_convert.py $(BUILD)/halfstep
 
 clean: ## removes $(BUILD)
 	@test ! -e $(BUILD) || test -e $(BUILD)/settings || { echo "$(BUILD) was not built by this Makefile" >&2; exit 1; }

@@ -33,7 +33,7 @@
 extern "C" {
 #endif
 
-enum { HST_CUSTOM_INPUTS = 7, HST_CUSTOM_OUTPUTS = 2, HST_CUSTOM_SAVED = 2, HST_CUSTOM_ATTRIBUTES = 80 };
+enum { HST_CUSTOM_INPUTS = 8, HST_CUSTOM_OUTPUTS = 2, HST_CUSTOM_SAVED = 2, HST_CUSTOM_ATTRIBUTES = 80 };
 
 typedef struct hst_custom_call hst_custom_call; // one application of an operation
 typedef struct hst_operation hst_operation;     // a registered one

@@ -10,6 +10,26 @@ static bool check(hst_context *ctx, const hst_lm_config *c) {
     return false;
 }
 
+hst_sru_config hst_lm_stack(const hst_lm_config *c) {
+    return (hst_sru_config){
+        .input = c->hidden,
+        .hidden = c->hidden,
+        .layers = c->layers,
+        .dropout = c->dropout,
+        .highway_bias = c->highway_bias,
+        .layer_norm = c->layer_norm,
+        .rescale = c->rescale,
+        .has_skip_term = c->has_skip_term,
+        .normalize_after = c->normalize_after,
+        .use_tanh = c->use_tanh,
+        .v1 = c->v1,
+        .projection_size = c->projection_size,
+        .rnn_dropout = c->rnn_dropout,
+        .weight_c_init = c->weight_c_init,
+        .rules = c->rules,
+    };
+}
+
 static void make_parts(hst_lm *m) {
     const hst_lm_config *c = &m->config;
     hst_context *ctx = m->ctx;
@@ -17,10 +37,9 @@ static void make_parts(hst_lm *m) {
     double bound = 1 / sqrt((double)c->hidden);
     m->embedding = hst_parameter(list, "embedding_layer.weight",
                                  hst_uniform(ctx, HST_F32, HST_SHAPE(c->vocabulary, c->hidden), -0.1, 0.1));
-    m->sru = hst_sru_new(
-        list, "rnn.",
-        &(hst_sru_config){c->hidden, c->hidden, c->layers, c->dropout, c->highway_bias, c->layer_norm, c->rescale});
-    if (c->layer_norm) {
+    hst_sru_config stack = hst_lm_stack(c);
+    m->sru = hst_sru_new(list, "rnn.", &stack);
+    if (c->layer_norm && !c->skip_output_norm) {
         m->norm_gain = hst_parameter(list, "output_norm.weight", hst_full(ctx, HST_F32, HST_SHAPE(c->hidden), 1));
         m->norm_bias = hst_parameter(list, "output_norm.bias", hst_zeros(ctx, HST_F32, HST_SHAPE(c->hidden)));
     }
@@ -82,7 +101,7 @@ hst_tensor *hst_lm_forward(const hst_lm *m, hst_tensor *ids, hst_tensor *c0, boo
     if (!m) return NULL;
     hst_tensor *x = hst_embedding(m->embedding, ids);
     hst_tensor *h = hst_sru_forward(m->sru, x, c0, NULL, training, c_last);
-    if (m->config.layer_norm) h = hst_layer_norm(h, m->norm_gain, m->norm_bias, HST_NORM_EPS);
+    if (m->norm_gain) h = hst_layer_norm(h, m->norm_gain, m->norm_bias, HST_NORM_EPS);
     if (training) h = hst_dropout(h, m->config.dropout);
     return hst_linear(h, hst_transpose(m->output, 0, 1), m->output_bias);
 }

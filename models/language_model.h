@@ -13,4 +13,6 @@ struct hst_lm {
     hst_tensor *embedding, *norm_gain, *norm_bias, *output, *output_bias; // output is embedding when tied
 };
 
+hst_sru_config hst_lm_stack(const hst_lm_config *config); // of the model's SRU stack
+
 #endif

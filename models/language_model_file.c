@@ -1,273 +1,293 @@
 // language_model_file.c: a language model as a safetensors file that the `sru` package reads: upstream names and
 // layout, and the configuration as JSON in the metadata.
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "models/json.h"
 #include "models/language_model.h"
 #include "models/language_model_file.h"
-
-enum { MAX_CONFIG = 512, MAX_NAME = 128 };
+#include "models/sru_file.h"
 
 // ---- the configuration ----
 
-static void write_config(const hst_lm_config *c, char text[MAX_CONFIG]) {
-    hst_json_writer out = hst_json_into(text, MAX_CONFIG);
-    hst_json_put_open(&out, '{');
-    hst_json_put_key(&out, "vocabulary"), hst_json_put_integer(&out, c->vocabulary);
-    hst_json_put_key(&out, "hidden"), hst_json_put_integer(&out, c->hidden);
-    hst_json_put_key(&out, "layers"), hst_json_put_integer(&out, c->layers);
-    hst_json_put_key(&out, "dropout"), hst_json_put_number(&out, c->dropout);
-    hst_json_put_key(&out, "highway_bias"), hst_json_put_number(&out, c->highway_bias);
-    hst_json_put_key(&out, "layer_norm"), hst_json_put_boolean(&out, c->layer_norm);
-    hst_json_put_key(&out, "rescale"), hst_json_put_boolean(&out, c->rescale);
-    hst_json_put_key(&out, "tied"), hst_json_put_boolean(&out, c->tied);
-    hst_json_put_close(&out, '}');
+// What is always written is what the first version of this file format had.
+#define FIELD(key, kind, always)                                                                                       \
+    { #key, kind, offsetof(hst_lm_config, key), always }
+static const hst_field fields[] = {FIELD(vocabulary, HST_FIELD_SIZE, true),
+                                   FIELD(hidden, HST_FIELD_SIZE, true),
+                                   FIELD(layers, HST_FIELD_INT, true),
+                                   FIELD(dropout, HST_FIELD_REAL, true),
+                                   FIELD(highway_bias, HST_FIELD_REAL, true),
+                                   FIELD(layer_norm, HST_FIELD_FLAG, true),
+                                   FIELD(rescale, HST_FIELD_FLAG, true),
+                                   FIELD(tied, HST_FIELD_FLAG, true),
+                                   FIELD(skip_output_norm, HST_FIELD_FLAG, false),
+                                   FIELD(has_skip_term, HST_FIELD_FLAG, false),
+                                   FIELD(normalize_after, HST_FIELD_FLAG, false),
+                                   FIELD(use_tanh, HST_FIELD_FLAG, false),
+                                   FIELD(v1, HST_FIELD_FLAG, false),
+                                   FIELD(projection_size, HST_FIELD_SIZE, false),
+                                   FIELD(rnn_dropout, HST_FIELD_REAL, false),
+                                   FIELD(weight_c_init, HST_FIELD_REAL, false),
+                                   FIELD(rules, HST_FIELD_INT, false),
+                                   {0}};
+
+// ---- the tensors around the stack ----
+
+typedef struct outer {
+    const char *name;
+    hst_tensor *value; // NULL: this model has none
+} outer;
+
+enum { OUTER = 5 };
+
+static void outer_tensors(const hst_lm *m, outer tensors[OUTER]) {
+    const outer all[OUTER] = {{"embedding_layer.weight", m->embedding},
+                              {"output_norm.weight", m->norm_gain},
+                              {"output_norm.bias", m->norm_bias},
+                              {"output_layer.weight", m->config.tied ? NULL : m->output},
+                              {"output_layer.bias", m->output_bias}};
+    memcpy(tensors, all, sizeof all);
 }
 
-// A size from a file; one that is far too large stays so, and check_sizes refuses it.
-static int64_t read_size(hst_json *in) {
-    uint64_t size = hst_json_unsigned(in);
-    return size < INT32_MAX ? (int64_t)size : INT32_MAX;
+static const char *joined(char full[HST_MAX_NAME], const char *prefix, const char *name) {
+    snprintf(full, HST_MAX_NAME, "%s%s", prefix, name);
+    return full;
 }
 
-static bool read_config(hst_context *ctx, const char *path, const char *metadata, hst_lm_config *c) {
-    char text[MAX_CONFIG], problem[HST_JSON_PROBLEM];
-    if (!metadata || strlen(metadata) >= sizeof text) {
-        hst_fail(ctx, HST_ERROR_FORMAT,
-                 "%s: its metadata has no halfstep.config, so it is not a language model that halfstep saved", path);
-        return false;
-    }
-    strcpy(text, metadata);
-    *c = hst_lm_defaults();
-    hst_json in = hst_json_open(text, strlen(text));
-    hst_json_enter(&in, '{');
-    while (hst_json_next(&in)) {
-        if (!strcmp(in.key, "vocabulary"))
-            c->vocabulary = read_size(&in);
-        else if (!strcmp(in.key, "hidden"))
-            c->hidden = read_size(&in);
-        else if (!strcmp(in.key, "layers"))
-            c->layers = (int)read_size(&in);
-        else if (!strcmp(in.key, "dropout"))
-            c->dropout = hst_json_number(&in);
-        else if (!strcmp(in.key, "highway_bias"))
-            c->highway_bias = hst_json_number(&in);
-        else if (!strcmp(in.key, "layer_norm"))
-            c->layer_norm = hst_json_boolean(&in);
-        else if (!strcmp(in.key, "rescale"))
-            c->rescale = hst_json_boolean(&in);
-        else if (!strcmp(in.key, "tied"))
-            c->tied = hst_json_boolean(&in);
-        else
-            hst_json_skip(&in);
-    }
-    if (hst_json_end(&in)) return true;
-    hst_fail(ctx, HST_ERROR_FORMAT, "%s: halfstep.config in its metadata is damaged, %s", path,
-             hst_json_problem(&in, problem));
-    return false;
+static const hst_entry *find(const hst_safetensors *file, const char *prefix, const char *name) {
+    char full[HST_MAX_NAME];
+    return hst_safetensors_find(file, joined(full, prefix, name));
 }
 
 // ---- writing ----
 
-// f32 tensors go into files as they are in memory: F64 in the double build.
-static hst_dtype stored_dtype(void) { return sizeof(hst_real) == 8 ? HST_F64 : HST_F32; }
-
-static bool add_entry(hst_context *ctx, hst_entry *entry, char *name, const char *prefix, const char *given,
-                      hst_tensor *view, const hst_tensor *shape) {
-    snprintf(name, MAX_NAME, "%s%s", prefix, given);
-    *entry = (hst_entry){.name = name,
-                         .dtype = stored_dtype(),
-                         .rank = shape->rank,
-                         .bytes = (size_t)hst_count(view) * sizeof(hst_real)};
-    memcpy(entry->shape, shape->shape, sizeof entry->shape);
-    void *data = hst_workspace(ctx, entry->bytes);
-    entry->data = data;
-    return data && hst_copy_out(view, HST_F32, data) == HST_OK;
+static bool collect(const hst_lm *m, int version, hst_entries *entries) {
+    outer tensors[OUTER];
+    outer_tensors(m, tensors);
+    for (int i = 0; i < OUTER; i++) {
+        hst_tensor *t = tensors[i].value;
+        if (t && !hst_entries_add(entries, tensors[i].name, t->rank, t->shape, t)) return false;
+    }
+    return hst_sru_collect(m->sru, "rnn.", version, entries);
 }
 
-static bool collect(const hst_lm *m, hst_entry *entries, char (*names)[MAX_NAME]) {
-    int count = hst_parameter_count(m->parameters);
-    for (int i = 0; i < count; i++) {
-        hst_tensor *value = hst_parameter_value(m->parameters, i), *view = hst_sru_file_view(m->sru, value);
-        if (!view || !add_entry(m->ctx, &entries[i], names[i], "", hst_parameter_name(m->parameters, i), view, value))
-            return false;
+static hst_status save(const hst_lm *m, const char *path, int version, hst_dtype dtype, const hst_entry *more,
+                       int more_count, const char *const *metadata, int pairs) {
+    hst_context *ctx = m->ctx;
+    hst_entries entries = {0};
+    char config[HST_MAX_CONFIG];
+    hst_lm_config standard = hst_lm_defaults();
+    const char **all = hst_workspace(ctx, (size_t)(2 * pairs + 4) * sizeof *all);
+    if (all && hst_entries_begin(&entries, ctx, dtype, OUTER + hst_sru_entry_count(m->sru) + more_count) &&
+        collect(m, version, &entries)) {
+        if (more_count) memcpy(entries.items + entries.count, more, (size_t)more_count * sizeof *more);
+        hst_config_write(fields, &m->config, &standard, config);
+        all[0] = HST_CONFIG_KEY;
+        all[1] = config;
+        if (pairs) memcpy(all + 2, metadata, (size_t)(2 * pairs) * sizeof *all);
+        all[2 * pairs + 2] = "halfstep.tokenizer";
+        all[2 * pairs + 3] = m->tokenizer;
+        hst_safetensors_write(ctx, path, entries.items, entries.count + more_count, all,
+                              pairs + (m->tokenizer ? 2 : 1));
     }
-    for (int i = 0; i < m->config.layers; i++) { // a buffer of upstream's layers, needed by a strict load
-        char given[MAX_NAME];
-        hst_tensor *scale = hst_full(m->ctx, HST_F32, HST_SHAPE(1), m->sru->layers[i].scale_x);
-        snprintf(given, sizeof given, "rnn_lst.%d.scale_x", i);
-        if (!scale || !add_entry(m->ctx, &entries[count + i], names[count + i], "rnn.", given, scale, scale))
-            return false;
-    }
-    return true;
+    if (all) hst_entries_end(&entries);
+    hst_workspace_free(ctx, all);
+    return ctx->status;
 }
 
 hst_status hst_lm_save_with(const hst_lm *m, const char *path, const hst_entry *more, int more_count,
                             const char *const *metadata, int pairs) {
     if (!m) return HST_ERROR_STATE;
-    hst_context *ctx = m->ctx;
-    if (ctx->status != HST_OK) return ctx->status;
-    int own = hst_parameter_count(m->parameters) + m->config.layers, count = own + more_count;
-    hst_entry *entries = hst_workspace(ctx, (size_t)count * sizeof *entries);
-    char(*names)[MAX_NAME] = hst_workspace(ctx, (size_t)own * MAX_NAME), config[MAX_CONFIG];
-    const char **all = hst_workspace(ctx, (size_t)(2 * pairs + 4) * sizeof *all);
-    hst_scope_begin(ctx);
-    if (entries) memset(entries, 0, (size_t)count * sizeof *entries);
-    if (entries && names && all && collect(m, entries, names)) {
-        if (more_count) memcpy(entries + own, more, (size_t)more_count * sizeof *more);
-        write_config(&m->config, config);
-        all[0] = "halfstep.config";
-        all[1] = config;
-        if (pairs) memcpy(all + 2, metadata, (size_t)(2 * pairs) * sizeof *all);
-        all[2 * pairs + 2] = "halfstep.tokenizer";
-        all[2 * pairs + 3] = m->tokenizer;
-        hst_safetensors_write(ctx, path, entries, count, all, m->tokenizer ? pairs + 2 : pairs + 1);
-    }
-    hst_scope_end(ctx, NULL);
-    for (int i = 0; entries && i < own; i++) hst_workspace_free(ctx, (void *)entries[i].data);
-    hst_workspace_free(ctx, all);
-    hst_workspace_free(ctx, names);
-    hst_workspace_free(ctx, entries);
-    return ctx->status;
+    if (m->ctx->status != HST_OK) return m->ctx->status;
+    return save(m, path, 2, HST_F32, more, more_count, metadata, pairs);
 }
 
 hst_status hst_lm_save(const hst_lm *m, const char *path) { return hst_lm_save_with(m, path, NULL, 0, NULL, 0); }
 
+hst_status hst_lm_export(const hst_lm *m, const char *path, int version, hst_dtype dtype) {
+    if (!m) return HST_ERROR_STATE;
+    if (m->ctx->status != HST_OK || !hst_sru_check_form(m->ctx, "hst_lm_export", version, dtype)) return m->ctx->status;
+    return save(m, path, version, dtype, NULL, 0, NULL, 0);
+}
+
 // ---- reading ----
 
-// Copies an entry's elements into a tensor or view of as many. A file's data is not aligned, and its F32 is 4 bytes in
-// every build, so the values go through an array of doubles.
-bool hst_entry_copy(const hst_entry *entry, hst_tensor *to) {
-    hst_context *ctx = to->ctx;
-    int64_t count = hst_count(to);
-    double *values = hst_workspace(ctx, (size_t)count * sizeof *values);
-    size_t width = count ? entry->bytes / (size_t)count : 0;
-    for (int64_t i = 0; values && i < count; i++) {
-        union {
-            float f;
-            uint16_t h;
-            double d;
-        } element;
-        memcpy(&element, (const char *)entry->data + (size_t)i * width, width);
-        values[i] = entry->dtype == HST_F32   ? (double)element.f
-                    : entry->dtype == HST_F64 ? element.d
-                    : entry->dtype == HST_F16 ? (double)hst_from_f16(element.h)
-                                              : (double)hst_from_bf16(element.h);
+// What halfstep saved has no prefix, though its checkpoints have more tensors of these names behind some.
+int hst_lm_find_prefix(const hst_safetensors *file, const char *given, char prefix[HST_MAX_NAME]) {
+    static const char first[] = "embedding_layer.weight";
+    int models = 0;
+    if (!given && hst_safetensors_metadata(file, HST_CONFIG_KEY)) given = "";
+    for (int i = 0; i < hst_safetensors_count(file); i++) {
+        const char *name = hst_safetensors_entry(file, i)->name;
+        size_t length = strlen(name), tail = strlen(first);
+        if (length < tail || length - tail >= HST_MAX_PREFIX - 4 || strcmp(name + length - tail, first)) continue;
+        length -= tail;
+        bool is_one =
+            given ? strlen(given) == length && !strncmp(name, given, length) : length == 0 || name[length - 1] == '.';
+        if (is_one && models++ == 0) snprintf(prefix, HST_MAX_NAME, "%.*s", (int)length, name);
     }
-    if (values) hst_copy_in(to, HST_F64, values);
-    hst_workspace_free(ctx, values);
-    return ctx->status == HST_OK;
+    return models;
 }
 
-static bool is_float_entry(const hst_entry *e) {
-    return e->dtype == HST_F32 || e->dtype == HST_F64 || e->dtype == HST_F16 || e->dtype == HST_BF16;
+bool hst_lm_check_single(hst_context *ctx, const char *path, int models) {
+    if (models <= 1) return true;
+    hst_fail(ctx, HST_ERROR_FORMAT,
+             "%s: holds %d tensors ...embedding_layer.weight; a prefix (`--prefix` of convert) chooses a model", path,
+             models);
+    return false;
 }
 
-bool hst_entry_load(hst_context *ctx, const char *path, const hst_safetensors *file, const char *name,
-                    hst_tensor *value, hst_tensor *view) {
-    const hst_entry *entry = hst_safetensors_find(file, name);
-    char wanted[64];
-    if (!entry) return hst_fail(ctx, HST_ERROR_FORMAT, "%s: the tensor %s is missing", path, name), false;
-    if (!is_float_entry(entry))
-        return hst_fail(ctx, HST_ERROR_FORMAT, "%s: the tensor %s is %s; a floating-point type is needed", path, name,
-                        hst_dtype_name(entry->dtype)),
-               false;
-    if (entry->rank != value->rank || memcmp(entry->shape, value->shape, (size_t)entry->rank * sizeof *entry->shape))
-        return hst_fail(ctx, HST_ERROR_FORMAT,
-                        "%s: the tensor %s has another shape than the configuration asks for, %s", path, name,
-                        hst_describe(value, wanted)),
-               false;
-    return hst_entry_copy(entry, view);
+static bool is_name(const char *prefix, const char *name) {
+    size_t length = strlen(prefix);
+    if (strncmp(name, prefix, length)) return false;
+    name += length;
+    return !strncmp(name, "rnn.", 4) || !strncmp(name, "embedding_layer.", 16) || !strncmp(name, "output_", 7);
+}
+
+// A tied table may be stored twice, as PyTorch has it in a state_dict.
+static bool is_stored_twice(const hst_safetensors *file, const char *prefix) {
+    const hst_entry *a = find(file, prefix, "embedding_layer.weight"), *b = find(file, prefix, "output_layer.weight");
+    return a && b && a->dtype == b->dtype && hst_entry_has_shape(a, b->rank, b->shape) &&
+           !memcmp(a->data, b->data, a->bytes);
+}
+
+bool hst_lm_has_name(const hst_lm *m, const char *prefix, int version, const char *name) {
+    char stack[HST_MAX_NAME];
+    outer tensors[OUTER];
+    joined(stack, prefix, "rnn.");
+    if (!is_name(prefix, name)) return false;
+    if (hst_sru_is_name(stack, name)) return hst_sru_has_name(&m->sru->config, stack, version, name);
+    outer_tensors(m, tensors);
+    for (int i = 0; i < OUTER; i++)
+        if (tensors[i].value && !strcmp(name + strlen(prefix), tensors[i].name)) return true;
+    return false;
+}
+
+// A tensor of a model that the configuration does not use would make the file mean one model here and another
+// elsewhere. Other tensors, of a checkpoint say, are nobody's business here.
+static bool check_rest(const hst_lm *m, const char *path, const hst_safetensors *file, const char *prefix,
+                       int version) {
+    char twice[HST_MAX_NAME] = "";
+    if (m->config.tied && is_stored_twice(file, prefix)) joined(twice, prefix, "output_layer.weight");
+    for (int i = 0; i < hst_safetensors_count(file); i++) {
+        const char *name = hst_safetensors_entry(file, i)->name;
+        if (!is_name(prefix, name) || hst_lm_has_name(m, prefix, version, name) || !strcmp(name, twice)) continue;
+        hst_fail(m->ctx, HST_ERROR_FORMAT,
+                 "%s: the tensor %s has no place in the model that its configuration describes", path, name);
+        return false;
+    }
+    return true;
+}
+
+static bool read(hst_lm *m, const char *path, const hst_safetensors *file, const char *prefix, int version) {
+    char name[HST_MAX_NAME];
+    outer tensors[OUTER];
+    outer_tensors(m, tensors);
+    for (int i = 0; i < OUTER; i++) {
+        hst_tensor *t = tensors[i].value;
+        if (t && !hst_entry_load(m->ctx, path, file, joined(name, prefix, tensors[i].name), t, t)) return false;
+    }
+    return hst_sru_read_entries(m->sru, path, file, joined(name, prefix, "rnn."), version) &&
+           check_rest(m, path, file, prefix, version);
+}
+
+bool hst_lm_read(hst_lm *m, const char *path, const hst_safetensors *file) {
+    int version = hst_sru_version_of(m->ctx, path, file, "rnn.");
+    return version && read(m, path, file, "", version);
 }
 
 // The configuration's sizes must be those of tensors in the file before memory is taken for them.
-static bool check_sizes(hst_context *ctx, const char *path, const hst_safetensors *file, const hst_lm_config *c) {
-    const hst_entry *table = hst_safetensors_find(file, "embedding_layer.weight");
-    bool fits = table && table->rank == 2 && table->shape[0] == c->vocabulary && table->shape[1] == c->hidden &&
-                c->layers >= 1 && c->layers <= hst_safetensors_count(file);
-    for (int i = 0; fits && i < c->layers; i++) {
-        char name[MAX_NAME];
-        snprintf(name, sizeof name, "rnn.rnn_lst.%d.weight", i);
-        const hst_entry *weight = hst_safetensors_find(file, name);
-        fits = weight && weight->rank == 2 && weight->shape[0] == c->hidden && weight->shape[1] == 3 * c->hidden;
-    }
-    if (fits) return true;
+static bool check_sizes(hst_context *ctx, const char *path, const hst_safetensors *file, int version,
+                        const hst_lm_config *c) {
+    hst_sru_config stack = hst_lm_stack(c);
+    if (hst_entry_has_shape(find(file, "", "embedding_layer.weight"), 2, (int64_t[]){c->vocabulary, c->hidden}) &&
+        hst_sru_fits(file, "rnn.", version, &stack))
+        return true;
     hst_fail(ctx, HST_ERROR_FORMAT,
              "%s: its configuration (vocabulary %lld, hidden %lld, layers %d) does not fit its tensors", path,
              (long long)c->vocabulary, (long long)c->hidden, c->layers);
     return false;
 }
 
-static bool is_parameter(const hst_lm *m, const char *name) {
-    for (int i = 0; i < hst_parameter_count(m->parameters); i++)
-        if (!strcmp(hst_parameter_name(m->parameters, i), name)) return true;
-    return false;
+bool hst_lm_read_config(hst_context *ctx, const char *path, const hst_safetensors *file, hst_lm_config *config) {
+    *config = hst_lm_defaults();
+    if (!hst_config_read(ctx, path, file, fields, config)) return false;
+    if (!find(file, "", "embedding_layer.weight"))
+        return hst_fail(ctx, HST_ERROR_FORMAT, "%s: has no embedding_layer.weight, so no language model", path), false;
+    int version = hst_sru_version_of(ctx, path, file, "rnn.");
+    return version && check_sizes(ctx, path, file, version, config);
 }
 
-static bool ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && !strcmp(text + length - tail, end);
-}
-
-// Every layer's scale_x is the one that the configuration gives.
-static bool check_scale(const hst_lm *m, const char *path, const hst_entry *e) {
-    double wanted = m->sru->layers[0].scale_x;
-    hst_tensor *scale = hst_zeros(m->ctx, HST_F32, HST_SHAPE(1));
-    if (!scale) return false;
-    if (e->rank == 1 && e->shape[0] == 1 && is_float_entry(e) && hst_entry_copy(e, scale) &&
-        fabs(hst_item(scale, NULL) - wanted) <= 1e-5)
-        return true;
-    hst_fail(m->ctx, HST_ERROR_FORMAT, "%s: %s does not agree with the configuration, which gives %g", path, e->name,
-             wanted);
-    return false;
-}
-
-// A tensor of a model that the configuration does not use, or a scale that it does not give, would make the file mean
-// one model here and another elsewhere. Other tensors, of a checkpoint say, are nobody's business here.
-static bool check_rest(const hst_lm *m, const char *path, const hst_safetensors *file) {
-    for (int i = 0; i < hst_safetensors_count(file); i++) {
-        const hst_entry *e = hst_safetensors_entry(file, i);
-        bool of_layers = !strncmp(e->name, "rnn.", 4);
-        bool of_model = of_layers || !strncmp(e->name, "embedding_layer.", 16) || !strncmp(e->name, "output_", 7);
-        if (of_layers && ends_with(e->name, ".scale_x")) {
-            if (!check_scale(m, path, e)) return false;
-        } else if (of_model && !is_parameter(m, e->name)) {
-            hst_fail(m->ctx, HST_ERROR_FORMAT,
-                     "%s: the tensor %s has no place in the model that its configuration describes", path, e->name);
-            return false;
-        }
-    }
+// The configuration of a state_dict from Python.
+static bool infer(hst_context *ctx, const char *path, const hst_safetensors *file, const char *prefix, int version,
+                  const hst_sru_config *assumed, hst_lm_config *c) {
+    const hst_entry *table = find(file, prefix, "embedding_layer.weight");
+    char stack[HST_MAX_NAME];
+    hst_sru_config s;
+    if (!hst_sru_infer(ctx, path, file, joined(stack, prefix, "rnn."), version, assumed, &s)) return false;
+    if (s.bidirectional)
+        return hst_fail(ctx, HST_ERROR_VALUE, "%s: a language model reads forwards only; bidirectional is for stacks",
+                        path),
+               false;
+    if (table->rank != 2 || table->shape[1] != s.hidden || s.input != s.hidden)
+        return hst_fail(ctx, HST_ERROR_FORMAT, "%s: its embedding is not as wide as its layers, %lld", path,
+                        (long long)s.hidden),
+               false;
+    *c = (hst_lm_config){
+        .vocabulary = table->shape[0],
+        .hidden = s.hidden,
+        .layers = s.layers,
+        .dropout = s.dropout,
+        .highway_bias = s.highway_bias,
+        .layer_norm = s.layer_norm,
+        .rescale = s.rescale,
+        .tied = !find(file, prefix, "output_layer.weight") || is_stored_twice(file, prefix),
+        .skip_output_norm = s.layer_norm && !find(file, prefix, "output_norm.weight"),
+        .has_skip_term = s.has_skip_term,
+        .normalize_after = s.normalize_after,
+        .use_tanh = s.use_tanh,
+        .v1 = s.v1,
+        .projection_size = s.projection_size,
+        .rnn_dropout = s.rnn_dropout,
+        .weight_c_init = s.weight_c_init,
+        .rules = s.rules,
+    };
     return true;
 }
 
-bool hst_lm_read_config(hst_context *ctx, const char *path, const hst_safetensors *file, hst_lm_config *config) {
-    return read_config(ctx, path, hst_safetensors_metadata(file, "halfstep.config"), config) &&
-           check_sizes(ctx, path, file, config);
+hst_lm *hst_lm_import_file(hst_context *ctx, const char *path, const hst_safetensors *file, const char *prefix,
+                           const hst_sru_config *assumed) {
+    char stack[HST_MAX_NAME];
+    hst_lm_config config;
+    bool described = !assumed || hst_safetensors_metadata(file, HST_CONFIG_KEY);
+    int version = described ? 0 : hst_sru_version_of(ctx, path, file, joined(stack, prefix, "rnn."));
+    if (described ? !hst_lm_read_config(ctx, path, file, &config)
+                  : !version || !infer(ctx, path, file, prefix, version, assumed, &config))
+        return NULL;
+    hst_lm *m = hst_lm_new(ctx, &config);
+    if (m && (described ? hst_lm_read(m, path, file) : read(m, path, file, prefix, version))) return m;
+    hst_lm_free(m);
+    return NULL;
 }
 
-bool hst_lm_read(hst_lm *m, const char *path, const hst_safetensors *file) {
-    hst_scope_begin(m->ctx);
-    for (int i = 0; i < hst_parameter_count(m->parameters) && m->ctx->status == HST_OK; i++) {
-        hst_tensor *value = hst_parameter_value(m->parameters, i), *view = hst_sru_file_view(m->sru, value);
-        if (view) hst_entry_load(m->ctx, path, file, hst_parameter_name(m->parameters, i), value, view);
-    }
-    if (m->ctx->status == HST_OK) check_rest(m, path, file);
-    hst_lm_set_tokenizer(m, hst_safetensors_metadata(file, "halfstep.tokenizer"));
-    hst_scope_end(m->ctx, NULL);
-    return m->ctx->status == HST_OK;
+hst_lm *hst_lm_import(hst_context *ctx, const char *path, const char *given, const hst_sru_config *assumed) {
+    if (hst_get_status(ctx) != HST_OK) return NULL;
+    hst_safetensors *file = hst_safetensors_open(ctx, path);
+    char prefix[HST_MAX_NAME];
+    hst_lm *m = NULL;
+    int models = file ? hst_lm_find_prefix(file, given, prefix) : 0;
+    if (models == 1)
+        m = hst_lm_import_file(ctx, path, file, prefix, assumed);
+    else if (file && hst_lm_check_single(ctx, path, models))
+        hst_fail(ctx, HST_ERROR_FORMAT, "%s: has no %sembedding_layer.weight, so no language model", path,
+                 given ? given : "");
+    hst_safetensors_close(file);
+    return m;
 }
 
 hst_lm *hst_lm_load(hst_context *ctx, const char *path) {
     if (hst_get_status(ctx) != HST_OK) return NULL;
     hst_safetensors *file = hst_safetensors_open(ctx, path);
-    hst_lm_config config;
-    hst_lm *m = NULL;
-    if (file && hst_lm_read_config(ctx, path, file, &config)) m = hst_lm_new(ctx, &config);
-    if (m && !hst_lm_read(m, path, file)) {
-        hst_lm_free(m);
-        m = NULL;
-    }
+    hst_lm *m = file ? hst_lm_import_file(ctx, path, file, "", NULL) : NULL;
     hst_safetensors_close(file);
     return m;
 }

@@ -1,9 +1,9 @@
-// language_model_file.h: model files for the trainer, which adds what a checkpoint needs.
+// language_model_file.h: model files for the trainer, which adds what a checkpoint needs, and for conversions.
 #ifndef HST_LANGUAGE_MODEL_FILE_H
 #define HST_LANGUAGE_MODEL_FILE_H
 
+#include "models/entry.h"
 #include "models/models.h"
-#include "models/safetensors.h"
 
 // hst_lm_save with further tensors and metadata (`pairs` keys and values in turn) in the same file.
 hst_status hst_lm_save_with(const hst_lm *model, const char *path, const hst_entry *more, int more_count,
@@ -15,11 +15,16 @@ bool hst_lm_read_config(hst_context *ctx, const char *path, const hst_safetensor
 // The model's parameters from an open file of the same configuration.
 bool hst_lm_read(hst_lm *model, const char *path, const hst_safetensors *file);
 
-// The entry `name` into `view`, a tensor or view of value's elements in the order of files; it must have value's shape.
-bool hst_entry_load(hst_context *ctx, const char *path, const hst_safetensors *file, const char *name,
-                    hst_tensor *value, hst_tensor *view);
+// ---- a model's names may stand behind a prefix ----
 
-// An entry of a floating-point type into a tensor or view with as many elements.
-bool hst_entry_copy(const hst_entry *entry, hst_tensor *to);
+// How many tensors embedding_layer.weight a file has, behind any prefix or `given`, and the first one's prefix.
+int hst_lm_find_prefix(const hst_safetensors *file, const char *given, char prefix[HST_MAX_NAME]);
+
+bool hst_lm_check_single(hst_context *ctx, const char *path, int models); // false after hst_fail if there are several
+
+bool hst_lm_has_name(const hst_lm *model, const char *prefix, int version, const char *name);
+
+hst_lm *hst_lm_import_file(hst_context *ctx, const char *path, const hst_safetensors *file, const char *prefix,
+                           const hst_sru_config *assumed);
 
 #endif

@@ -1,91 +1,75 @@
 // sru.c: a stack of SRU layers. A layer's only product is over all time steps at once; what runs through time is cheap.
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 #include "models/sru.h"
 
-// ---- making ----
+// ---- sizes ----
 
-static hst_tensor *add(hst_parameters *list, const char *prefix, int layer, const char *name, hst_tensor *value) {
-    char full[160];
-    snprintf(full, sizeof full, "%srnn_lst.%d.%s", prefix, layer, name);
-    return hst_parameter(list, full, value);
+int64_t hst_sru_out(const hst_sru_config *c) { return c->bidirectional ? 2 * c->hidden : c->hidden; }
+
+bool hst_sru_widens_first(const hst_sru_config *c) {
+    return c->proj_input_to_hidden_first && c->input != hst_sru_out(c);
 }
 
-static void scale_plane(hst_tensor *weight, int64_t d, int m, double factor) {
-    hst_real *w = hst_mutable_data(weight);
-    int64_t columns = weight->shape[1];
-    for (int64_t i = 0; i < weight->shape[0]; i++)
-        for (int64_t j = m * d; j < (m + 1) * d; j++) w[i * columns + j] *= (hst_real)factor;
+hst_sru_sizes hst_sru_sizes_of(const hst_sru_config *c, int layer) {
+    int64_t out = hst_sru_out(c), in = layer == 0 && !hst_sru_widens_first(c) ? c->input : out, p = c->projection_size;
+    bool projects = c->rules == HST_SRU_3 || (p < in && p < out);
+    return (hst_sru_sizes){in, out, projects ? p : 0, c->has_skip_term && in != out ? 4 : 3};
 }
 
-// Dropout acts on c in every layer but the last.
-static double dropout_of(const hst_sru *sru, int i) { return i + 1 < sru->config.layers ? sru->config.dropout : 0; }
-
-// The initial values of SRU 2.x: uniform with variance 1 / in; the candidate smaller where dropout will enlarge it, the
-// gates' planes with half the variance, the skip plane as large as x' would be. (With layer norm that package also
-// divides all by ten; this one does not.)
-static hst_tensor *initial_weight(const hst_sru *sru, int i, int64_t in) {
-    const hst_sru_layer *layer = &sru->layers[i];
-    const hst_sru_config *c = &sru->config;
-    double bound = sqrt(3.0 / (double)in);
-    hst_tensor *w = hst_uniform(sru->ctx, HST_F32, HST_SHAPE(in, layer->k * c->hidden), -bound, bound);
-    if (!w) return NULL;
-    scale_plane(w, c->hidden, 0, sqrt(1 - dropout_of(sru, i)));
-    scale_plane(w, c->hidden, 1, sqrt(0.5));
-    scale_plane(w, c->hidden, 2, sqrt(0.5));
-    if (layer->k == 4) scale_plane(w, c->hidden, 3, layer->scale_x);
-    return w;
+// x and c alike large and independent, h = (1 - r) x' + r c is as large as x if x' = scale x and r = s(highway_bias).
+double hst_sru_scale(const hst_sru_config *c) {
+    return c->rescale && c->has_skip_term ? sqrt(1 + 2 * exp(c->highway_bias)) : 1;
 }
 
-static hst_tensor *initial_bias(const hst_sru *sru) {
-    int64_t d = sru->config.hidden;
-    hst_tensor *bias = hst_zeros(sru->ctx, HST_F32, HST_SHAPE(2 * d));
-    hst_real *b = bias ? hst_mutable_data(bias) : NULL;
-    for (int64_t j = d; b && j < 2 * d; j++) b[j] = (hst_real)sru->config.highway_bias;
-    return bias;
-}
-
-static void make_layer(hst_sru *sru, hst_parameters *list, const char *prefix, int i) {
-    const hst_sru_config *c = &sru->config;
-    int64_t in = i == 0 ? c->input : c->hidden;
-    hst_sru_layer *layer = &sru->layers[i];
-    layer->k = in == c->hidden ? 3 : 4;
-    layer->scale_x = c->rescale ? sqrt(1 + 2 * exp(c->highway_bias)) : 1;
-    double bound = sqrt(1.5);
-    layer->weight = add(list, prefix, i, "weight", initial_weight(sru, i, in));
-    layer->weight_c =
-        add(list, prefix, i, "weight_c", hst_uniform(sru->ctx, HST_F32, HST_SHAPE(2 * c->hidden), -bound, bound));
-    layer->bias = add(list, prefix, i, "bias", initial_bias(sru));
-    if (!c->layer_norm) return;
-    layer->norm_gain = add(list, prefix, i, "layer_norm.weight", hst_full(sru->ctx, HST_F32, HST_SHAPE(in), 1));
-    layer->norm_bias = add(list, prefix, i, "layer_norm.bias", hst_zeros(sru->ctx, HST_F32, HST_SHAPE(in)));
-}
-
-static bool check(hst_context *ctx, const hst_sru_config *c) {
-    if (c->input >= 1 && c->hidden >= 1 && c->layers >= 1 && c->dropout >= 0 && c->dropout < 1 &&
-        isfinite(c->highway_bias))
-        return true;
-    hst_fail(ctx, HST_ERROR_VALUE,
-             "hst_sru_new: input %lld, hidden %lld and layers %d must be positive, dropout %g in [0, 1), highway_bias "
-             "%g finite",
-             (long long)c->input, (long long)c->hidden, c->layers, c->dropout, c->highway_bias);
+bool hst_sru_check(hst_context *ctx, const hst_sru_config *c) {
+    const struct {
+        const char *name;
+        double value, low, high;
+    } ranges[] = {
+        {"input", (double)c->input, 1, 1 << 30},
+        {"hidden", (double)c->hidden, 1, 1 << 30},
+        {"layers", c->layers, 1, 1 << 20},
+        {"dropout", c->dropout, 0, 1 - 0x1p-53},
+        {"rnn_dropout", c->rnn_dropout, 0, 1 - 0x1p-53},
+        {"highway_bias", c->highway_bias, -700, 700},
+        {"projection_size", (double)c->projection_size, 0, 1 << 30},
+        {"weight_c_init", c->weight_c_init, 0, 1e6},
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (!(ranges[i].value >= ranges[i].low && ranges[i].value <= ranges[i].high)) {
+            hst_fail(ctx, HST_ERROR_VALUE, "hst_sru_new: %s is %g; it must be between %g and %g", ranges[i].name,
+                     ranges[i].value, ranges[i].low, ranges[i].high);
+            return false;
+        }
+    if (c->rules == HST_SRU_HALFSTEP || c->rules == HST_SRU_2 || c->rules == HST_SRU_3) return true;
+    hst_fail(ctx, HST_ERROR_VALUE, "hst_sru_new: rules is %d; it must be HST_SRU_HALFSTEP, HST_SRU_2 or HST_SRU_3",
+             (int)c->rules);
     return false;
 }
+
+// ---- making ----
 
 hst_sru *hst_sru_new(hst_parameters *list, const char *prefix, const hst_sru_config *config) {
     if (!list) return NULL;
     hst_context *ctx = hst_parameters_context(list);
-    if (ctx->status != HST_OK || !check(ctx, config)) return NULL;
+    if (ctx->status != HST_OK || !hst_sru_check(ctx, config)) return NULL;
+    if (strlen(prefix) >= HST_MAX_PREFIX) {
+        hst_fail(ctx, HST_ERROR_VALUE, "hst_sru_new: the prefix has %zu bytes; it may have %d", strlen(prefix),
+                 HST_MAX_PREFIX - 1);
+        return NULL;
+    }
     hst_sru *sru = hst_allocate(ctx, sizeof *sru, HST_WORKSPACE);
     size_t bytes = (size_t)config->layers * sizeof *sru->layers;
     if (!sru) return NULL;
     *sru = (hst_sru){.ctx = ctx, .config = *config, .layers = hst_allocate(ctx, bytes, HST_WORKSPACE)};
+    strcpy(sru->prefix, prefix);
     if (sru->layers) memset(sru->layers, 0, bytes);
     hst_category category = ctx->category;
     ctx->category = HST_WEIGHTS;
     hst_scope_begin(ctx);
-    for (int i = 0; i < config->layers && ctx->status == HST_OK; i++) make_layer(sru, list, prefix, i);
+    if (ctx->status == HST_OK) hst_sru_make_input(sru, list);
+    for (int i = 0; i < config->layers && ctx->status == HST_OK; i++) hst_sru_make_layer(sru, list, i);
     hst_scope_end(ctx, NULL);
     ctx->category = category;
     if (ctx->status == HST_OK) return sru;
@@ -99,63 +83,103 @@ void hst_sru_free(hst_sru *sru) {
     hst_free(sru->ctx, sru);
 }
 
-hst_tensor *hst_sru_file_view(const hst_sru *sru, hst_tensor *parameter) {
-    for (int i = 0; i < sru->config.layers; i++)
-        if (sru->layers[i].weight == parameter) {
-            int64_t planes[] = {parameter->shape[0], sru->layers[i].k, sru->config.hidden};
-            hst_no_grad_begin(sru->ctx);
-            hst_tensor *view = hst_transpose(hst_reshape(parameter, 3, planes), 1, 2);
-            hst_no_grad_end(sru->ctx);
-            return view;
-        }
-    return parameter;
+const hst_sru_config *hst_sru_configuration(const hst_sru *sru) {
+    if (!sru) return NULL;
+    return &sru->config;
 }
 
 // ---- forward ----
 
-// Element i of the stack of states, (B, D).
+// Element i of the stack of states, (B, out).
 static hst_tensor *state_of(hst_tensor *c, int i) {
     if (!c) return NULL;
     int64_t shape[] = {c->shape[1], c->shape[2]};
     return hst_reshape(hst_slice(c, 0, i, i + 1), 2, shape);
 }
 
+// U, and with a transform of the program's own perhaps gate weights for each step.
+static hst_tensor *transform(const hst_sru *sru, int i, hst_tensor *n, hst_tensor **v) {
+    const hst_sru_layer *layer = &sru->layers[i];
+    *v = NULL;
+    if (!n) return NULL;
+    if (!sru->config.transform)
+        return hst_matmul(layer->weight_proj ? hst_matmul(n, layer->weight_proj) : n, layer->weight);
+    hst_tensor *u = sru->config.transform(sru->config.user, i, n, v);
+    int64_t columns = layer->sizes.k * layer->sizes.out;
+    if (u && (u->rank != 3 || u->shape[2] != columns)) {
+        char text[64];
+        hst_fail(sru->ctx, HST_ERROR_SHAPE,
+                 "hst_sru_forward: the transform of layer %d gave %s; (L, B, %lld) is needed", i, hst_describe(u, text),
+                 (long long)columns);
+        return NULL;
+    }
+    return u;
+}
+
+// Residual first: the skip term goes around norm and dropout, which only the transform sees.
 static hst_tensor *layer_forward(const hst_sru *sru, int i, hst_tensor *x, hst_tensor *c0, hst_tensor *pad,
                                  bool training, hst_tensor *c_last) {
     const hst_sru_config *config = &sru->config;
     const hst_sru_layer *layer = &sru->layers[i];
+    bool before = config->layer_norm && !config->normalize_after, after = config->layer_norm && !before;
+    double dropout = training && i + 1 < config->layers ? config->dropout : 0;
     hst_scope_begin(sru->ctx);
-    hst_tensor *n = config->layer_norm ? hst_layer_norm(x, layer->norm_gain, layer->norm_bias, HST_NORM_EPS) : x;
-    hst_tensor *u = hst_matmul(n, layer->weight), *mask = NULL, *c = NULL;
-    if (u && training && dropout_of(sru, i) > 0)
-        mask = hst_dropout(hst_full(sru->ctx, HST_F32, HST_SHAPE(u->shape[1], config->hidden), 1), dropout_of(sru, i));
-    hst_recurrence options = {layer->k, layer->scale_x};
-    hst_tensor *h = hst_sru_recurrence(u, layer->k == 3 ? x : NULL, layer->weight_c, layer->bias, state_of(c0, i), mask,
-                                       pad, options, &c);
+    hst_tensor *n = before ? hst_layer_norm(x, layer->norm_gain, layer->norm_bias, HST_NORM_EPS) : x;
+    if (training) n = hst_variational_dropout(n, config->rnn_dropout);
+    hst_tensor *v, *u = transform(sru, i, n, &v), *mask = NULL, *c = NULL;
+    if (u && dropout > 0)
+        mask = hst_dropout(hst_full(sru->ctx, HST_F32, HST_SHAPE(u->shape[1], layer->sizes.out), 1), dropout);
+    hst_recurrence options = {.k = layer->sizes.k,
+                              .scale_x = layer->scale_x,
+                              .use_tanh = config->use_tanh,
+                              .bidirectional = config->bidirectional};
+    hst_tensor *skip = layer->sizes.k == 3 && config->has_skip_term ? x : NULL;
+    hst_tensor *h =
+        hst_sru_recurrence(u, skip, layer->weight_c, v, layer->bias, state_of(c0, i), mask, pad, options, &c);
+    if (after) h = hst_layer_norm(h, layer->norm_gain, layer->norm_bias, HST_NORM_EPS);
     if (h && c_last) hst_copy_tensor(state_of(c_last, i), c, false);
     return hst_scope_end(sru->ctx, h);
+}
+
+// (N, B, 2 hidden) to (2 N, B, hidden), or back.
+static hst_tensor *states_apart(hst_tensor *c, int64_t hidden) {
+    int64_t four[] = {c->shape[0], c->shape[1], 2, hidden}, three[] = {2 * c->shape[0], c->shape[1], hidden};
+    hst_tensor *apart = hst_transpose(hst_reshape(c, 4, four), 1, 2);
+    return hst_reshape(hst_cast(apart, c->dtype), 3, three);
+}
+static hst_tensor *states_together(hst_tensor *c, int64_t hidden) {
+    int64_t four[] = {c->shape[0] / 2, 2, c->shape[1], hidden}, three[] = {c->shape[0] / 2, c->shape[1], 2 * hidden};
+    hst_tensor *together = hst_transpose(hst_reshape(c, 4, four), 1, 2);
+    return hst_reshape(hst_cast(together, c->dtype), 3, three);
+}
+
+static bool check_forward(const hst_sru *sru, const hst_tensor *x, const hst_tensor *c0, bool apart) {
+    const hst_sru_config *config = &sru->config;
+    char text[64];
+    if (x->rank != 3 || x->shape[2] != config->input)
+        return hst_fail(sru->ctx, HST_ERROR_SHAPE, "hst_sru_forward: x is %s; (L, B, %lld) is needed",
+                        hst_describe(x, text), (long long)config->input),
+               false;
+    int64_t states = config->layers * (apart ? 2 : 1), width = apart ? config->hidden : hst_sru_out(config);
+    if (!c0 || (c0->rank == 3 && c0->shape[0] == states && c0->shape[1] == x->shape[1] && c0->shape[2] == width))
+        return true;
+    hst_fail(sru->ctx, HST_ERROR_SHAPE, "hst_sru_forward: c0 is %s; (%lld, %lld, %lld) is needed",
+             hst_describe(c0, text), (long long)states, (long long)x->shape[1], (long long)width);
+    return false;
 }
 
 hst_tensor *hst_sru_forward(const hst_sru *sru, hst_tensor *x, hst_tensor *c0, hst_tensor *pad, bool training,
                             hst_tensor **c_last) {
     if (c_last) *c_last = NULL;
     if (!sru || !x || sru->ctx->status != HST_OK) return NULL;
-    if (x->rank != 3 || x->shape[2] != sru->config.input) {
-        char text[64];
-        hst_fail(sru->ctx, HST_ERROR_SHAPE, "hst_sru_forward: x is %s; (L, B, %lld) is needed", hst_describe(x, text),
-                 (long long)sru->config.input);
-        return NULL;
-    }
-    if (c0 && (c0->rank != 3 || c0->shape[0] != sru->config.layers || c0->shape[1] != x->shape[1] ||
-               c0->shape[2] != sru->config.hidden)) {
-        char text[64];
-        hst_fail(sru->ctx, HST_ERROR_SHAPE, "hst_sru_forward: c0 is %s; (%d, %lld, %lld) is needed",
-                 hst_describe(c0, text), sru->config.layers, (long long)x->shape[1], (long long)sru->config.hidden);
-        return NULL;
-    }
-    hst_tensor *c =
-        c_last ? hst_new(sru->ctx, HST_F32, HST_SHAPE(sru->config.layers, x->shape[1], sru->config.hidden)) : NULL;
-    for (int i = 0; i < sru->config.layers; i++) x = layer_forward(sru, i, x, c0, pad, training, c);
-    if (c_last && x) *c_last = c;
+    const hst_sru_config *config = &sru->config;
+    bool apart = config->nn_rnn_compatible_return && config->bidirectional;
+    if (!check_forward(sru, x, c0, apart)) return NULL;
+    if (c0 && apart) c0 = states_together(c0, config->hidden);
+    hst_tensor *c = NULL;
+    if (c_last) c = hst_new(sru->ctx, HST_F32, HST_SHAPE(config->layers, x->shape[1], hst_sru_out(config)));
+    if (sru->input_to_hidden) x = hst_matmul(x, hst_transpose(sru->input_to_hidden, 0, 1));
+    for (int i = 0; i < config->layers && x; i++) x = layer_forward(sru, i, x, c0, pad, training, c);
+    if (c_last && x) *c_last = apart ? states_apart(c, config->hidden) : c;
     return x;
 }

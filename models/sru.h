@@ -7,20 +7,37 @@
 
 #define HST_NORM_EPS 1e-5 // of every layer norm in the model, as upstream's
 
+enum { HST_MAX_PREFIX = 96 }; // bytes of a stack's prefix, and one more
+
+// A layer's sizes: what its transform takes and gives, the width between its two matrices (0: there is one), planes.
+typedef struct hst_sru_sizes {
+    int64_t in, out, projection;
+    int k;
+} hst_sru_sizes;
+
 typedef struct hst_sru_layer {
-    hst_tensor *weight, *weight_c, *bias, *norm_gain, *norm_bias; // the list's; the last two NULL without layer norm
-    int k;                                                        // 4 where input and output differ in width
+    hst_sru_sizes sizes;
+    hst_tensor *weight, *weight_proj; // the list's; NULL where there is none
+    hst_tensor *weight_c, *bias, *norm_gain, *norm_bias;
     double scale_x;
 } hst_sru_layer;
 
 struct hst_sru {
     hst_context *ctx;
     hst_sru_config config;
+    char prefix[HST_MAX_PREFIX];
     hst_sru_layer *layers;
+    hst_tensor *input_to_hidden; // (out, input) or NULL
 };
 
-// A parameter as files hold it: a layer's weight with its columns in the order [j][m] of the `sru` package instead of
-// the planes [m][j] in memory, as a view that can be copied from and to; any other tensor is returned as it is.
-hst_tensor *hst_sru_file_view(const hst_sru *sru, hst_tensor *parameter);
+bool hst_sru_check(hst_context *ctx, const hst_sru_config *config); // false after hst_fail
+int64_t hst_sru_out(const hst_sru_config *config);
+bool hst_sru_widens_first(const hst_sru_config *config); // there is an input_to_hidden
+hst_sru_sizes hst_sru_sizes_of(const hst_sru_config *config, int layer);
+double hst_sru_scale(const hst_sru_config *config); // scale_x
+
+// Makes the parameters of a new stack (sru_initial.c).
+void hst_sru_make_layer(hst_sru *sru, hst_parameters *list, int layer);
+void hst_sru_make_input(hst_sru *sru, hst_parameters *list);
 
 #endif

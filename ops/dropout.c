@@ -1,11 +1,13 @@
 // dropout.c (Srivastava et al. 2014): y = x m / (1 - p), m = 0 with probability p, else 1. The mask is not stored: the
-// key of the random stream is, and backward draws the same numbers again.
+// key of the random stream is, and backward draws the same numbers again. Variational dropout (Gal & Ghahramani 2016)
+// has one mask for all steps of a sequence.
 #include "ops/ops.h"
 #include "ops/table.h"
 
 typedef struct attributes {
     double p;
     hst_random_key key;
+    bool variational; // the first axis shares one mask
 } attributes;
 
 static bool shape(hst_call *call, hst_type *out) {
@@ -21,7 +23,13 @@ static bool shape(hst_call *call, hst_type *out) {
 
 static bool drop(const hst_call *call, const hst_tensor *x, hst_target y) {
     const attributes *a = (const void *)call->attributes;
-    hst_dropout_args d = {.count = hst_count(x), .p = a->p, .key = a->key, .x = hst_source_of(x), .y = y};
+    int64_t repeats = a->variational && x->rank > 0 ? x->shape[0] : 1;
+    hst_dropout_args d = {.repeats = repeats,
+                          .count = repeats > 0 ? hst_count(x) / repeats : 0,
+                          .p = a->p,
+                          .key = a->key,
+                          .x = hst_source_of(x),
+                          .y = y};
     return call->ctx->backend->dropout(call->ctx, &d);
 }
 
@@ -42,8 +50,11 @@ const hst_op hst_op_dropout = {
     .backward = backward,
 };
 
-hst_tensor *hst_dropout(hst_tensor *x, double p) {
+static hst_tensor *dropout(hst_tensor *x, double p, bool variational) {
     if (!x || p == 0) return x;
-    attributes a = {p, hst_next_key(x->ctx)};
+    attributes a = {p, hst_next_key(x->ctx), variational};
     return hst_apply(&hst_op_dropout, (hst_tensor *[HST_MAX_INPUTS]){x}, &a, sizeof a, NULL);
 }
+
+hst_tensor *hst_dropout(hst_tensor *x, double p) { return dropout(x, p, false); }
+hst_tensor *hst_variational_dropout(hst_tensor *x, double p) { return dropout(x, p, true); }

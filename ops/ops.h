@@ -33,19 +33,29 @@ HST_API hst_tensor *hst_rms_norm(hst_tensor *x, hst_tensor *gain, double eps);
 // Each element is zero with probability p in [0, 1), else multiplied by 1 / (1 - p). p = 0 returns x itself.
 HST_API hst_tensor *hst_dropout(hst_tensor *x, double p);
 
-// The SRU recurrence; L, B, D from u, p = c at t - 1:
-//     f = s(U1 + vf p + bf)   r = s(U2 + vr p + br)   c = U0 + (p - U0) f   h = x' + (c - x') m r
-// u (L, B, k D) as k planes of D: candidate, forget, reset and, for k = 4, skip. x (L, B, D): x' = scale_x x for k = 3,
-// NULL for no skip (x' = 0); k = 4 takes no x, x' = U3. v (2 D) or NULL (zero), bias (2 D): forget, then reset. c0 (B,
-// D) or NULL (zero). mask m (B, D) or NULL (one), as hst_dropout of ones makes it. pad (L, B) u8 or NULL: where it is
-// not 0, c stays, h is 0 and nothing gets a gradient. Returns h (L, B, D) in x's dtype (u's without x); *c_last, if not
-// NULL, gets c at L-1, (B, D), f32. State and gates are fp32 whatever the dtypes.
+// The same with one mask for all of the first axis, the steps of a sequence: x (L, ...).
+HST_API hst_tensor *hst_variational_dropout(hst_tensor *x, double p);
+
+// The SRU recurrence; L, B, D from u, p = c at the step before:
+//     f = s(U1 + vf p + bf)   r = s(U2 + vr p + br)   c = U0 + (p - U0) f   h = x' + (a - x') m r
+// a = c, or tanh(c) with use_tanh. With two directions the first D / 2 columns go from t = 0 to L-1, the others from
+// L-1 to 0. u (L, B, k D) as k planes of D: candidate, forget, reset and, for k = 4, skip. x (L, B, D): x' = scale_x x
+// for k = 3, NULL for no skip (x' = 0); k = 4 takes no x, x' = U3. (vf, vr) is the sum of v (2 D) and v_steps (L, B,
+// 2 D), NULL: zero. bias (2 D). All three hold forget, then reset. c0 (B, D) or NULL (zero). mask m (B, D) or NULL
+// (one), as hst_dropout of ones makes it. pad (L, B) u8 or NULL: where it is not 0, c stays, h is 0 and nothing gets a
+// gradient. Returns h (L, B, D) in x's dtype (u's without x), or the one that the options name; *c_last, if not NULL,
+// gets each column's c after its last step, (B, D), f32. State and gates are fp32 whatever the dtypes.
 typedef struct hst_recurrence {
     int k;          // 3 or 4
     double scale_x; // 1 unless the model rescales
+    bool use_tanh;
+    bool bidirectional; // D is even: two directions
+    bool names_dtype;   // h gets `dtype` (f32, f16 or bf16) instead
+    hst_dtype dtype;
 } hst_recurrence;
-HST_API hst_tensor *hst_sru_recurrence(hst_tensor *u, hst_tensor *x, hst_tensor *v, hst_tensor *bias, hst_tensor *c0,
-                                       hst_tensor *mask, hst_tensor *pad, hst_recurrence options, hst_tensor **c_last);
+HST_API hst_tensor *hst_sru_recurrence(hst_tensor *u, hst_tensor *x, hst_tensor *v, hst_tensor *v_steps,
+                                       hst_tensor *bias, hst_tensor *c0, hst_tensor *mask, hst_tensor *pad,
+                                       hst_recurrence options, hst_tensor **c_last);
 
 // a + b, a - b, a b, a / b; float, the result f32 where the dtypes differ. The shapes broadcast as in NumPy: compared from
 // the last axis on, two extents are equal, or one is 1 or missing and its tensor repeated along this axis.

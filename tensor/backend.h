@@ -244,33 +244,38 @@ typedef struct hst_random_key {
     uint32_t operation;
 } hst_random_key;
 
-// y[i] (+)= uniform(i) < p ? 0 : x[i] / (1 - p); the same key gives the same mask, so backward is the same kernel.
+// y[r][i] (+)= uniform(i) < p ? 0 : x[r][i] / (1 - p), for r < repeats and i < count: all rows have one mask. The same
+// key gives the same mask, so backward is the same kernel.
 typedef struct hst_dropout_args {
-    int64_t count;
+    int64_t repeats, count;
     double p;
     hst_random_key key;
     hst_source x;
     hst_target y;
 } hst_dropout_args;
 
-// The SRU recurrence (Lei et al. 2018), t ascending, for each b and j, p = c_{t-1}:
-//     f = s(U1 + vf p + bf)   r = s(U2 + vr p + br)   c = U0 + (p - U0) f   h = x' + (c - x') m r
+// The SRU recurrence (Lei et al. 2018), for each b and j, p = c at the step before:
+//     f = s(U1 + vf p + bf)   r = s(U2 + vr p + br)   c = U0 + (p - U0) f   h = x' + (a - x') m r   a = c or tanh(c)
+// The last `backward_columns` of the D columns run from the last t to the first, the others from the first to the last.
 // x' = scale_x x (k = 3), U3 (k = 4), or 0 (k = 3, x absent). U is k planes of D per (l, b) row: [l][b][m][j].
-// pad[l][b] != 0: c stays, h = 0, and no gradient. v, bias are (2, D): forget, then reset; v may be absent (zero).
+// pad[l][b] != 0: c stays, h = 0, and no gradient. bias is (2, D): forget, then reset. (vf, vr) is the sum of v (2, D)
+// and v_steps (L,B,2,D), of which either may be absent (zero).
 typedef struct hst_sru_args {
-    int64_t length, batch, width;
+    int64_t length, batch, width, backward_columns;
     int k;
+    bool tanh;
     double scale_x;
-    hst_source u, x, v, bias, c0, mask, pad; // c0 (B,D) or absent (zero), mask (B,D) or absent (one), pad (L,B) u8
-    hst_target h;                            // (L,B,D)
-    hst_real *c;                             // (L,B,D): every state, for backward, or NULL
-    hst_real *c_last;                        // (B,D)
+    hst_source u, x, v, v_steps, bias;
+    hst_source c0, mask, pad; // c0 (B,D) or absent (zero), mask (B,D) or absent (one), pad (L,B) u8
+    hst_target h;             // (L,B,D)
+    hst_real *c;              // (L,B,D): every state, for backward, or NULL
+    hst_real *c_last;         // (B,D)
 } hst_sru_args;
 
 typedef struct hst_sru_grad_args {
-    hst_sru_args forward;              // as forward had it, c included; h and c_last unused
-    hst_source dh, dc_last;            // either may be absent (zero)
-    hst_target du, dx, dv, dbias, dc0; // any may be absent
+    hst_sru_args forward;                        // as forward had it, c included; h and c_last unused
+    hst_source dh, dc_last;                      // either may be absent (zero)
+    hst_target du, dx, dv, dv_steps, dbias, dc0; // any may be absent
 } hst_sru_grad_args;
 
 // One step of Adam and its kin, whose differences are in the numbers (optim/optimizer.c). With h = factor g + l2 w:

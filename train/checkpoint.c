@@ -248,6 +248,11 @@ static void take_shape(const hst_lm_config *config, hst_train_options *o) {
     o->hidden = config->hidden;
     o->layers = config->layers;
     o->tied = config->tied;
+    o->projection = config->projection_size;
+    o->layer_norm = !config->layer_norm ? HST_NORM_NONE : config->normalize_after ? HST_NORM_AFTER : HST_NORM_BEFORE;
+    o->highway_bias = config->highway_bias;
+    o->no_rescale = !config->rescale;
+    o->tanh = config->use_tanh;
 }
 
 static bool check_tokenizer(hst_context *ctx, const char *path, const hst_safetensors *file, const hst_corpus *text) {

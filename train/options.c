@@ -6,6 +6,7 @@ void hst_train_defaults(hst_train_options *options, size_t size) {
     static const hst_train_options defaults = {
         .hidden = 256,
         .layers = 4,
+        .highway_bias = -2,
         .batch = 16,
         .length = 64,
         .fresh_share = 0.2,

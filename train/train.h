@@ -17,13 +17,20 @@
 extern "C" {
 #endif
 
+typedef enum hst_norm_place { HST_NORM_BEFORE, HST_NORM_AFTER, HST_NORM_NONE } hst_norm_place;
+
 typedef struct hst_train_options {
     size_t size; // sizeof(hst_train_options)
     // the model
-    int64_t hidden; // D, 256
-    int layers;     // N, 4
-    double dropout; // on c between layers and on the output layer's input, 0
-    bool tied;      // output layer = embedding, false
+    int64_t hidden;            // D, 256
+    int layers;                // N, 4
+    double dropout;            // on c between layers and on the output layer's input, 0
+    bool tied;                 // output layer = embedding, false
+    int64_t projection;        // width between a layer's two matrices where smaller than D, 0: one matrix
+    hst_norm_place layer_norm; // in each layer: before its product, after its recurrence, or nowhere (and none before
+                               // the output layer either), HST_NORM_BEFORE
+    double highway_bias;       // initial bias of the reset gates, -2
+    bool no_rescale, tanh;     // leave x as it is on its way around the layers; h from tanh(c); false
     // the data
     int64_t batch;      // B lanes, 16
     int64_t length;     // L symbols a lane and step, 64

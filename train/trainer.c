@@ -14,6 +14,9 @@ static bool check(hst_context *ctx, const hst_train_options *o) {
         {"hidden", (double)o->hidden, 1, 1 << 20},
         {"layers", o->layers, 1, 1000},
         {"dropout", o->dropout, 0, 0.999},
+        {"projection", (double)o->projection, 0, 1 << 20},
+        {"layer_norm", (double)o->layer_norm, HST_NORM_BEFORE, HST_NORM_NONE},
+        {"highway_bias", o->highway_bias, -100, 100},
         {"batch", (double)o->batch, 1, 1 << 20},
         {"length", (double)o->length, 1, 1 << 20},
         {"fresh_share", o->fresh_share, 0, 1},
@@ -117,6 +120,12 @@ hst_trainer *hst_trainer_new(hst_context *ctx, const hst_train_options *options,
     config.layers = o.layers;
     config.dropout = o.dropout;
     config.tied = o.tied;
+    config.projection_size = o.projection;
+    config.layer_norm = o.layer_norm != HST_NORM_NONE;
+    config.normalize_after = o.layer_norm == HST_NORM_AFTER;
+    config.highway_bias = o.highway_bias;
+    config.rescale = !o.no_rescale;
+    config.use_tanh = o.tanh;
     return hst_trainer_make(ctx, &o, &config, text, held_out);
 }
 

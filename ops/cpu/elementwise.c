@@ -118,7 +118,9 @@ static void dropout_task(void *arg, int64_t task) {
             int64_t i = r.begin + o, n = r.end - i;
             vu word;
             memcpy(&word, words + o, sizeof word);
-            put(a->y, i, pick((vi)(word >> 8 >= threshold), get(a->x, i, n) * scale, splat(0)), n);
+            vi kept = (vi)(word >> 8 >= threshold);
+            for (int64_t at = i; at < a->repeats * a->count; at += a->count)
+                put(a->y, at, pick(kept, get(a->x, at, n) * scale, splat(0)), n);
         }
     }
 }

@@ -40,7 +40,8 @@ bool KERNEL(dropout)(hst_context *ctx, const hst_dropout_args *args) {
     for (int64_t i = 0; i < args->count; i++) {
         if (i % 4 == 0) hst_philox(args->key, (uint64_t)i / 4, words);
         bool dropped = hst_unit(words[i % 4]) < args->p;
-        put(args->y, i, dropped ? 0 : hst_load(args->x, i) / (1 - args->p));
+        for (int64_t at = i; at < args->repeats * args->count; at += args->count)
+            put(args->y, at, dropped ? 0 : hst_load(args->x, at) / (1 - args->p));
     }
     return true;
 }

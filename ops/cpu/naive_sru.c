@@ -1,6 +1,6 @@
 // naive_sru.c: the naive SRU recurrence (Lei et al. 2018) and its gradient. With p = c at t-1 and x' the skip value:
-//     f = s(U1 + vf p + bf)   r = s(U2 + vr p + br)   c = U0 + (p - U0) f   h = x' + (c - x') m r
-// Every column (b, j) is a recurrence of its own.
+//     f = s(U1 + vf p + bf)   r = s(U2 + vr p + br)   c = U0 + (p - U0) f   h = x' + (a - x') m r   a = c or tanh(c)
+// Every column (b, j) is a recurrence of its own, and runs forwards or backwards in time.
 #include "ops/cpu/naive.h"
 
 #include <math.h>
@@ -11,21 +11,29 @@ static bool is_padded(const hst_sru_args *args, int64_t row) {
     return args->pad.data && hst_index_at(args->pad, row) != 0;
 }
 
-// What one step needs besides the state: candidate U0, gates f and r, skip value x', mask m.
+// The t that column j comes to after n steps.
+static int64_t time_of(const hst_sru_args *args, int64_t j, int64_t n) {
+    return j >= args->width - args->backward_columns ? args->length - 1 - n : n;
+}
+
+// What one step needs besides the state: candidate U0, gates f and r, their factors of p, skip value x', mask m.
 typedef struct cell {
-    double u0, f, r, skip, m;
+    double u0, f, r, vf, vr, skip, m;
 } cell;
 
-// row = t B + b; p is the state before the step.
+// row = t B + b; p is the state before the step. v_steps has two planes a row.
 static cell cell_at(const hst_sru_args *args, int64_t row, int64_t j, double p) {
     int64_t width = args->width, u = row * args->k * width + j, b = row % args->batch;
     double u1 = hst_load(args->u, u + width), u2 = hst_load(args->u, u + 2 * width);
-    double vf = load_or(args->v, j, 0), vr = load_or(args->v, width + j, 0);
+    double vf = load_or(args->v, j, 0) + load_or(args->v_steps, 2 * row * width + j, 0);
+    double vr = load_or(args->v, width + j, 0) + load_or(args->v_steps, (2 * row + 1) * width + j, 0);
     double bf = hst_load(args->bias, j), br = hst_load(args->bias, width + j);
     return (cell){
         .u0 = hst_load(args->u, u),
         .f = sigmoid(u1 + vf * p + bf),
         .r = sigmoid(u2 + vr * p + br),
+        .vf = vf,
+        .vr = vr,
         .skip = args->k == 4 ? hst_load(args->u, u + 3 * width) : args->scale_x * load_or(args->x, row * width + j, 0),
         .m = load_or(args->mask, b * width + j, 1),
     };
@@ -37,13 +45,13 @@ bool KERNEL(sru)(hst_context *ctx, const hst_sru_args *args) {
     for (int64_t b = 0; b < args->batch; b++)
         for (int64_t j = 0; j < width; j++) {
             hst_real c = (hst_real)load_or(args->c0, b * width + j, 0);
-            for (int64_t t = 0; t < args->length; t++) {
-                int64_t row = t * args->batch + b;
+            for (int64_t n = 0; n < args->length; n++) {
+                int64_t row = time_of(args, j, n) * args->batch + b;
                 double h = 0;
                 if (!is_padded(args, row)) {
                     cell s = cell_at(args, row, j, c);
                     c = (hst_real)(s.u0 + (c - s.u0) * s.f);
-                    h = s.skip + (c - s.skip) * s.m * s.r;
+                    h = s.skip + ((args->tanh ? tanh(c) : c) - s.skip) * s.m * s.r;
                 }
                 put(args->h, row * width + j, h);
                 if (args->c) args->c[row * width + j] = c;
@@ -58,21 +66,22 @@ typedef struct parameter_grad {
     double vf, vr, bf, br;
 } parameter_grad;
 
-// One step backward: g is dL/dc from all later steps; returns dL/dp. The chain rule through the four equations, from
-// the last to the first, with s' = s (1 - s):
-//     gr = dh (c - x') m r (1 - r)          into r's argument
-//     gc = g + dh m r                       into c, from later steps and from h
+// One step backward: g is dL/dc from all later steps; returns dL/dp. The chain rule through the equations, from the
+// last to the first, with s' = s (1 - s), and a' = 1 or, for a = tanh(c), 1 - a^2:
+//     gr = dh (a - x') m r (1 - r)          into r's argument
+//     gc = g + dh m r a'                    into c, from later steps and from h
 //     gf = gc (p - U0) f (1 - f)            into f's argument
 //     dU0 = gc (1 - f)   dU1 = gf   dU2 = gr   dx' = dh (1 - m r)
-//     dvf += gf p   dvr += gr p   dbf += gf   dbr += gr   dp = gc f + gf vf + gr vr
+//     dvf += gf p   dvr += gr p   dbf += gf   dbr += gr   dp = gc f + gf vf + gr vr   (dv_steps: gf p, gr p)
 static double step_grad(const hst_sru_grad_args *args, int64_t row, int64_t j, double p, double g, parameter_grad *d) {
     const hst_sru_args *forward = &args->forward;
     int64_t width = forward->width, u = row * forward->k * width + j;
     cell s = cell_at(forward, row, j, p);
     double c = forward->c[row * width + j], dh = load_or(args->dh, row * width + j, 0);
+    double a = forward->tanh ? tanh(c) : c, slope = forward->tanh ? 1 - a * a : 1;
 
-    double gr = dh * (c - s.skip) * s.m * s.r * (1 - s.r);
-    double gc = g + dh * s.m * s.r;
+    double gr = dh * (a - s.skip) * s.m * s.r * (1 - s.r);
+    double gc = g + dh * s.m * s.r * slope;
     double gf = gc * (p - s.u0) * s.f * (1 - s.f);
     double dskip = dh * (1 - s.m * s.r);
 
@@ -83,11 +92,13 @@ static double step_grad(const hst_sru_grad_args *args, int64_t row, int64_t j, d
         put(args->du, u + 3 * width, dskip);
     else
         put(args->dx, row * width + j, forward->scale_x * dskip);
+    put(args->dv_steps, 2 * row * width + j, gf * p);
+    put(args->dv_steps, (2 * row + 1) * width + j, gr * p);
     d->vf = add(d->vf, gf * p);
     d->vr = add(d->vr, gr * p);
     d->bf = add(d->bf, gf);
     d->br = add(d->br, gr);
-    return gc * s.f + gf * load_or(forward->v, j, 0) + gr * load_or(forward->v, width + j, 0);
+    return gc * s.f + gf * s.vf + gr * s.vr;
 }
 
 // A padded step passes c on and gives its inputs no gradient.
@@ -95,6 +106,7 @@ static void padded_grad(const hst_sru_grad_args *args, int64_t row, int64_t j) {
     int64_t width = args->forward.width, k = args->forward.k;
     for (int64_t m = 0; m < k; m++) put(args->du, (row * k + m) * width + j, 0);
     if (k == 3) put(args->dx, row * width + j, 0);
+    for (int64_t m = 0; m < 2; m++) put(args->dv_steps, (2 * row + m) * width + j, 0);
 }
 
 bool KERNEL(sru_grad)(hst_context *ctx, const hst_sru_grad_args *args) {
@@ -106,13 +118,13 @@ bool KERNEL(sru_grad)(hst_context *ctx, const hst_sru_grad_args *args) {
                             start(args->dbias, width + j)};
         for (int64_t b = 0; b < batch; b++) {
             double g = load_or(args->dc_last, b * width + j, 0);
-            for (int64_t t = forward->length - 1; t >= 0; t--) {
-                int64_t row = t * batch + b;
+            for (int64_t n = forward->length - 1; n >= 0; n--) {
+                int64_t row = time_of(forward, j, n) * batch + b, before = time_of(forward, j, n - 1) * batch + b;
                 if (is_padded(forward, row)) {
                     padded_grad(args, row, j);
                     continue;
                 }
-                double p = t > 0 ? forward->c[(row - batch) * width + j] : load_or(forward->c0, b * width + j, 0);
+                double p = n > 0 ? forward->c[before * width + j] : load_or(forward->c0, b * width + j, 0);
                 g = step_grad(args, row, j, p, g, &d);
             }
             put(args->dc0, b * width + j, g);

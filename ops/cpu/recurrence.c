@@ -1,6 +1,6 @@
 // recurrence.c: the SRU recurrence and its gradient; the equations stand at hst_sru_args in tensor/backend.h. Columns
-// (b, j) are independent and time is a chain. So a task takes up to COLUMNS columns of one b through all steps, with
-// vectors along j: it reads and writes whole pieces of rows, and what outlives a step stays in L1.
+// (b, j) are independent and time is a chain. So a task takes up to COLUMNS columns of one b and one direction through
+// all steps, with vectors along j: it reads and writes whole pieces of rows, and what outlives a step stays in L1.
 #include "ops/cpu/blocks.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/vector_math.h"
@@ -21,23 +21,46 @@ typedef struct column {
 typedef struct job {
     const hst_sru_args *forward;
     const hst_sru_grad_args *grad;
-    int64_t column_blocks;
-    wide *partial; // [b][dvf, dvr, dbf, dbr][vector of columns]
+    int64_t blocks[2]; // of columns: of those that go forwards in time, and of the others
+    wide *partial;     // [b][dvf, dvr, dbf, dbr][vector of columns, each direction's first at a vector of its own]
 } job;
 
-INLINE range columns_of(const job *w, int64_t task) {
-    return part(task % w->column_blocks, COLUMNS, w->forward->width);
+// What a task works on. `origin` is the first column of its direction, `vector` that column's in job.partial.
+typedef struct piece {
+    range columns;
+    int64_t b, origin, vector;
+    bool backwards;
+} piece;
+
+static job job_of(const hst_sru_args *a, const hst_sru_grad_args *grad) {
+    int64_t forwards = a->width - a->backward_columns;
+    return (job){a, grad, {divide_up(forwards, COLUMNS), divide_up(a->backward_columns, COLUMNS)}, NULL};
 }
 
-static void load_columns(const hst_sru_args *a, int64_t b, range columns, hst_source state, column *s) {
+INLINE int64_t tasks_of(const job *w) { return w->forward->batch * (w->blocks[0] + w->blocks[1]); }
+
+static piece piece_of(const job *w, int64_t task) {
+    const hst_sru_args *a = w->forward;
+    int64_t all = w->blocks[0] + w->blocks[1], block = task % all, forwards = a->width - a->backward_columns;
+    if (block < w->blocks[0]) return (piece){part(block, COLUMNS, forwards), task / all, 0, 0, false};
+    range columns = part(block - w->blocks[0], COLUMNS, a->backward_columns);
+    return (piece){{columns.begin + forwards, columns.end + forwards}, task / all, forwards, vectors(forwards), true};
+}
+
+// The row (t, b) that a piece comes to after n steps.
+INLINE int64_t row_of(const hst_sru_args *a, const piece *p, int64_t n) {
+    return (p->backwards ? a->length - 1 - n : n) * a->batch + p->b;
+}
+
+static void load_columns(const hst_sru_args *a, const piece *p, hst_source state, column *s) {
     int64_t width = a->width;
-    for (int64_t j = columns.begin; j < columns.end; j += VL) {
-        int64_t n = columns.end - j;
+    for (int64_t j = p->columns.begin; j < p->columns.end; j += VL) {
+        int64_t n = p->columns.end - j;
         *s++ = (column){
             .v = {get_or(a->v, j, n, 0), get_or(a->v, width + j, n, 0)},
             .bias = {get_or(a->bias, j, n, 0), get_or(a->bias, width + j, n, 0)},
-            .mask = get_or(a->mask, b * width + j, n, 1),
-            .state = get_or(state, b * width + j, n, 0),
+            .mask = get_or(a->mask, p->b * width + j, n, 1),
+            .state = get_or(state, p->b * width + j, n, 0),
         };
     }
 }
@@ -52,14 +75,37 @@ INLINE void ask_for(hst_source s, int64_t i, int64_t n) {
     for (uintptr_t o = 0; o < (uintptr_t)n * size_of(s.dtype); o += 64) __builtin_prefetch((const void *)(first + o));
 }
 
-// Below, `count` vectors are treated together, and the last has n columns. u and x are the places of the first in U and
-// in arrays like x and h.
+// Where column j of a row is: in U, in v_steps, and in arrays like x and h.
+typedef struct place {
+    int64_t u, v, x;
+} place;
 
-INLINE void gates(const hst_sru_args *a, int64_t u, int64_t n, const column *s, const vf *p, vf *f, vf *r, int count) {
+INLINE place place_of(const hst_sru_args *a, int64_t row, int64_t j) {
+    return (place){row * a->k * a->width + j, row * 2 * a->width + j, row * a->width + j};
+}
+INLINE place moved(place at, int64_t columns) { return (place){at.u + columns, at.v + columns, at.x + columns}; }
+
+// Below, `count` vectors are treated together, and the last has n columns. `at` is the place of the first column.
+// `plain` is a constant: true leaves out what belongs to tanh and v_steps, which most networks do without.
+
+INLINE bool is_plain(const hst_sru_args *a) { return !a->tanh && !a->v_steps.data; }
+
+// v[m][i] = weights of p in vector i's gate m
+INLINE void gate_weights(const hst_sru_args *a, place at, int64_t n, const column *s, vf v[2][ABREAST], int count,
+                         bool plain) {
+    EACH(i, count) v[0][i] = s[i].v[0];
+    EACH(i, count) v[1][i] = s[i].v[1];
+    if (plain || !a->v_steps.data) return;
+    EACH(i, count) v[0][i] += get(a->v_steps, at.v + i * VL, n);
+    EACH(i, count) v[1][i] += get(a->v_steps, at.v + a->width + i * VL, n);
+}
+
+INLINE void gates(const hst_sru_args *a, place at, int64_t n, const column *s, vf v[2][ABREAST], const vf *p, vf *f,
+                  vf *r, int count) {
     vf z[MOST_ABREAST];
     EACH(i, count) {
-        z[i] = multiply_add(s[i].v[0], p[i], get(a->u, u + a->width + i * VL, n) + s[i].bias[0]);
-        z[count + i] = multiply_add(s[i].v[1], p[i], get(a->u, u + 2 * a->width + i * VL, n) + s[i].bias[1]);
+        z[i] = multiply_add(v[0][i], p[i], get(a->u, at.u + a->width + i * VL, n) + s[i].bias[0]);
+        z[count + i] = multiply_add(v[1][i], p[i], get(a->u, at.u + 2 * a->width + i * VL, n) + s[i].bias[1]);
     }
     sigmoid_of(z, 2 * count);
     EACH(i, count) {
@@ -68,32 +114,36 @@ INLINE void gates(const hst_sru_args *a, int64_t u, int64_t n, const column *s, 
     }
 }
 
-INLINE vf skip_value(const hst_sru_args *a, int64_t u, int64_t x, int64_t n) {
-    if (a->k == 4) return get(a->u, u + 3 * a->width, n);
-    return (float)a->scale_x * get_or(a->x, x, n, 0);
+INLINE vf skip_value(const hst_sru_args *a, place at, int64_t n) {
+    if (a->k == 4) return get(a->u, at.u + 3 * a->width, n);
+    return (float)a->scale_x * get_or(a->x, at.x, n, 0);
 }
 
 // ---- forward ----
 
-INLINE void ask_for_forward(const hst_sru_args *a, int64_t u, int64_t x, int64_t n) {
-    for (int m = 0; m < a->k; m++) ask_for(a->u, u + m * a->width, n);
-    ask_for(a->x, x, n);
-    ask_for(as_source(a->h), x, n);
-    ask_for(from_f32(a->c), x, n);
+INLINE void ask_for_forward(const hst_sru_args *a, place at, int64_t n, bool plain) {
+    for (int m = 0; m < a->k; m++) ask_for(a->u, at.u + m * a->width, n);
+    for (int m = 0; m < 2 && !plain; m++) ask_for(a->v_steps, at.v + m * a->width, n);
+    ask_for(a->x, at.x, n);
+    ask_for(as_source(a->h), at.x, n);
+    ask_for(from_f32(a->c), at.x, n);
 }
 
-INLINE void forward(const hst_sru_args *a, int64_t u, int64_t x, int64_t n, column *s, int count) {
-    int64_t step = a->batch * a->width;
-    ask_for_forward(a, u + step * a->k, x + step, count * VL);
-    vf p[ABREAST], f[ABREAST], r[ABREAST];
+INLINE void forward(const hst_sru_args *a, place at, int64_t n, column *s, int count, bool plain) {
+    vf p[ABREAST], v[2][ABREAST], f[ABREAST], r[ABREAST], y[ABREAST];
     EACH(i, count) p[i] = s[i].state;
-    gates(a, u, n, s, p, f, r, count);
+    gate_weights(a, at, n, s, v, count, plain);
+    gates(a, at, n, s, v, p, f, r, count);
     EACH(i, count) {
-        int64_t ui = u + i * VL, xi = x + i * VL;
-        vf u0 = get(a->u, ui, n), skip = skip_value(a, ui, xi, n);
-        vf c = s[i].state = multiply_add(p[i] - u0, f[i], u0);
-        put(a->h, xi, multiply_add(c - skip, s[i].mask * r[i], skip), n);
-        put_if(to_f32(a->c), xi, c, n);
+        vf u0 = get(a->u, at.u + i * VL, n);
+        y[i] = s[i].state = multiply_add(p[i] - u0, f[i], u0);
+    }
+    if (!plain && a->tanh) tanh_of(y, count);
+    EACH(i, count) {
+        place here = moved(at, i * VL);
+        vf skip = skip_value(a, here, n);
+        put(a->h, here.x, multiply_add(y[i] - skip, s[i].mask * r[i], skip), n);
+        put_if(to_f32(a->c), here.x, s[i].state, n);
     }
 }
 
@@ -104,145 +154,181 @@ static void forward_padded(const hst_sru_args *a, int64_t row, range columns, co
     }
 }
 
-static void forward_row(const hst_sru_args *a, int64_t row, range columns, column *s) {
-    int64_t j = columns.begin, u = row * a->k * a->width, x = row * a->width;
-    for (; j + ABREAST * VL <= columns.end; j += ABREAST * VL, s += ABREAST) forward(a, u + j, x + j, VL, s, ABREAST);
-    for (; j < columns.end; j += VL, s++) forward(a, u + j, x + j, columns.end - j, s, 1);
+// `next` is the row of the next step.
+INLINE void forward_row(const hst_sru_args *a, int64_t row, int64_t next, range columns, column *s, bool plain) {
+    int64_t j = columns.begin;
+    for (; j + ABREAST * VL <= columns.end; j += ABREAST * VL, s += ABREAST) {
+        ask_for_forward(a, place_of(a, next, j), ABREAST * VL, plain);
+        forward(a, place_of(a, row, j), VL, s, ABREAST, plain);
+    }
+    for (; j < columns.end; j += VL, s++) {
+        ask_for_forward(a, place_of(a, next, j), VL, plain);
+        forward(a, place_of(a, row, j), columns.end - j, s, 1, plain);
+    }
 }
 
 static void forward_task(void *arg, int64_t task) {
     const job *w = arg;
     const hst_sru_args *a = w->forward;
-    int64_t b = task / w->column_blocks;
-    range columns = columns_of(w, task);
+    piece p = piece_of(w, task);
     column s[COLUMNS / VL];
-    load_columns(a, b, columns, a->c0, s);
-    for (int64_t t = 0; t < a->length; t++) {
-        int64_t row = t * a->batch + b;
+    load_columns(a, &p, a->c0, s);
+    for (int64_t n = 0; n < a->length; n++) {
+        int64_t row = row_of(a, &p, n);
         if (is_padded(a, row))
-            forward_padded(a, row, columns, s);
+            forward_padded(a, row, p.columns, s);
+        else if (is_plain(a))
+            forward_row(a, row, row_of(a, &p, n + 1), p.columns, s, true);
         else
-            forward_row(a, row, columns, s);
+            forward_row(a, row, row_of(a, &p, n + 1), p.columns, s, false);
     }
-    for (int64_t j = columns.begin, i = 0; j < columns.end; j += VL, i++)
-        put(to_f32(a->c_last), b * a->width + j, s[i].state, columns.end - j);
+    for (int64_t j = p.columns.begin, i = 0; j < p.columns.end; j += VL, i++)
+        put(to_f32(a->c_last), p.b * a->width + j, s[i].state, p.columns.end - j);
 }
 
 bool KERNEL(sru)(hst_context *ctx, const hst_sru_args *args) {
-    job w = {args, NULL, divide_up(args->width, COLUMNS), NULL};
-    hst_parallel(ctx, args->batch * w.column_blocks, forward_task, &w);
+    job w = job_of(args, NULL);
+    hst_parallel(ctx, tasks_of(&w), forward_task, &w);
     return true;
 }
 
 // ---- backward ----
-// t descending, the gates computed again from the saved states. With g = dL/dc from later steps:
+// From the last step to the first, the gates computed again from the saved states. With g = dL/dc from later steps, and
+// a' = 1 or, for a = tanh(c), 1 - a^2:
 //
-//     gc = g + dh m r                   into c
+//     gc = g + dh m r a'                into c
 //     gf = gc (p - U0) f (1 - f)        into f's argument
-//     gr = dh (c - x') m r (1 - r)      into r's argument
+//     gr = dh (a - x') m r (1 - r)      into r's argument
 //     dU0 = gc (1 - f)     dU1 = gf     dU2 = gr     dx' = dh (1 - m r)     g = gc f + gf vf + gr vr
-//     dvf = sum of gf p     dvr = sum of gr p     dbf = sum of gf     dbr = sum of gr
+//     dvf = sum of gf p     dvr = sum of gr p     dbf = sum of gf     dbr = sum of gr     dv_steps = gf p, gr p
 
-INLINE void ask_for_backward(const hst_sru_grad_args *d, int64_t u, int64_t x, int64_t n) {
+INLINE void ask_for_backward(const hst_sru_grad_args *d, place at, int64_t before, int64_t n, bool plain) {
     const hst_sru_args *a = &d->forward;
     for (int m = 0; m < a->k; m++) {
-        ask_for(a->u, u + m * a->width, n);
-        ask_for(as_source(d->du), u + m * a->width, n);
+        ask_for(a->u, at.u + m * a->width, n);
+        ask_for(as_source(d->du), at.u + m * a->width, n);
     }
-    ask_for(a->x, x, n);
-    ask_for(d->dh, x, n);
-    ask_for(as_source(d->dx), x, n);
-    ask_for(from_f32(a->c), x - a->batch * a->width, n);
+    for (int m = 0; m < 2 && !plain; m++) {
+        ask_for(a->v_steps, at.v + m * a->width, n);
+        ask_for(as_source(d->dv_steps), at.v + m * a->width, n);
+    }
+    ask_for(a->x, at.x, n);
+    ask_for(d->dh, at.x, n);
+    ask_for(as_source(d->dx), at.x, n);
+    ask_for(from_f32(a->c), before, n);
 }
 
-// `before` has c_{t-1} of the first column as its element `at`; where it is absent, p = 0.
-INLINE void backward(const hst_sru_grad_args *d, hst_source before, int64_t at, int64_t u, int64_t x, int64_t n,
-                     column *s, int count) {
+// `states` has c before the step, of the first column as its element `before`; where it is absent, p = 0.
+INLINE void backward(const hst_sru_grad_args *d, hst_source states, int64_t before, place at, int64_t n, column *s,
+                     int count, bool plain) {
     const hst_sru_args *a = &d->forward;
-    int64_t step = a->batch * a->width;
-    ask_for_backward(d, u - step * a->k, x - step, count * VL);
-    vf p[ABREAST], f[ABREAST], r[ABREAST];
-    EACH(i, count) p[i] = get_or(before, at + i * VL, n, 0);
-    gates(a, u, n, s, p, f, r, count);
+    vf p[ABREAST], v[2][ABREAST], f[ABREAST], r[ABREAST], y[ABREAST];
+    EACH(i, count) p[i] = get_or(states, before + i * VL, n, 0);
+    EACH(i, count) y[i] = get(from_f32(a->c), at.x + i * VL, n);
+    gate_weights(a, at, n, s, v, count, plain);
+    gates(a, at, n, s, v, p, f, r, count);
+    if (!plain && a->tanh) tanh_of(y, count);
     EACH(i, count) {
-        int64_t ui = u + i * VL, xi = x + i * VL;
-        vf u0 = get(a->u, ui, n), skip = skip_value(a, ui, xi, n), c = get(from_f32(a->c), xi, n);
-        vf dh = get_or(d->dh, xi, n, 0), dh_mr = dh * s[i].mask * r[i];
-        vf gc = s[i].state + dh_mr, du0 = gc * (1 - f[i]);
-        vf gf = du0 * f[i] * (p[i] - u0), gr = (c - skip) * dh_mr * (1 - r[i]);
-        s[i].state = gc * f[i] + gf * s[i].v[0] + gr * s[i].v[1];
+        place here = moved(at, i * VL);
+        vf u0 = get(a->u, here.u, n), skip = skip_value(a, here, n);
+        vf dh = get_or(d->dh, here.x, n, 0), dh_mr = dh * s[i].mask * r[i];
+        vf gc = s[i].state + (!plain && a->tanh ? dh_mr * (1 - y[i] * y[i]) : dh_mr), du0 = gc * (1 - f[i]);
+        vf gf = du0 * f[i] * (p[i] - u0), gr = (y[i] - skip) * dh_mr * (1 - r[i]);
+        s[i].state = gc * f[i] + gf * v[0][i] + gr * v[1][i];
         s[i].sum[0] += gf * p[i];
         s[i].sum[1] += gr * p[i];
         s[i].sum[2] += gf;
         s[i].sum[3] += gr;
-        put_if(d->du, ui, du0, n);
-        put_if(d->du, ui + a->width, gf, n);
-        put_if(d->du, ui + 2 * a->width, gr, n);
+        put_if(d->du, here.u, du0, n);
+        put_if(d->du, here.u + a->width, gf, n);
+        put_if(d->du, here.u + 2 * a->width, gr, n);
+        if (!plain) put_if(d->dv_steps, here.v, gf * p[i], n);
+        if (!plain) put_if(d->dv_steps, here.v + a->width, gr * p[i], n);
         if (a->k == 4)
-            put_if(d->du, ui + 3 * a->width, dh - dh_mr, n);
+            put_if(d->du, here.u + 3 * a->width, dh - dh_mr, n);
         else
-            put_if(d->dx, xi, (float)a->scale_x * (dh - dh_mr), n);
+            put_if(d->dx, here.x, (float)a->scale_x * (dh - dh_mr), n);
     }
 }
 
 static void backward_padded(const hst_sru_grad_args *d, int64_t row, range columns) {
     const hst_sru_args *a = &d->forward;
     for (int64_t j = columns.begin; j < columns.end; j += VL) {
-        for (int m = 0; m < a->k; m++) put_if(d->du, (row * a->k + m) * a->width + j, splat(0), columns.end - j);
-        if (a->k == 3) put_if(d->dx, row * a->width + j, splat(0), columns.end - j);
+        place at = place_of(a, row, j);
+        for (int m = 0; m < a->k; m++) put_if(d->du, at.u + m * a->width, splat(0), columns.end - j);
+        for (int m = 0; m < 2; m++) put_if(d->dv_steps, at.v + m * a->width, splat(0), columns.end - j);
+        if (a->k == 3) put_if(d->dx, at.x, splat(0), columns.end - j);
     }
 }
 
-static void backward_row(const hst_sru_grad_args *d, int64_t t, int64_t b, range columns, column *s) {
+// Step n of a piece.
+INLINE void backward_row(const hst_sru_grad_args *d, int64_t n, const piece *p, column *s, bool plain) {
     const hst_sru_args *a = &d->forward;
-    int64_t row = t * a->batch + b, j = columns.begin, u = row * a->k * a->width, x = row * a->width;
-    hst_source before = t > 0 ? from_f32(a->c) : a->c0;
-    int64_t at = t > 0 ? x - a->batch * a->width : b * a->width;
-    for (; j + ABREAST * VL <= columns.end; j += ABREAST * VL, s += ABREAST)
-        backward(d, before, at + j, u + j, x + j, VL, s, ABREAST);
-    for (; j < columns.end; j += VL, s++) backward(d, before, at + j, u + j, x + j, columns.end - j, s, 1);
+    int64_t row = row_of(a, p, n), last = row_of(a, p, n - 1), j = p->columns.begin, end = p->columns.end;
+    hst_source states = n > 0 ? from_f32(a->c) : a->c0;
+    int64_t before = (n > 0 ? last : p->b) * a->width, before_last = row_of(a, p, n - 2) * a->width;
+    for (; j + ABREAST * VL <= end; j += ABREAST * VL, s += ABREAST) {
+        ask_for_backward(d, place_of(a, last, j), before_last + j, ABREAST * VL, plain);
+        backward(d, states, before + j, place_of(a, row, j), VL, s, ABREAST, plain);
+    }
+    for (; j < end; j += VL, s++) {
+        ask_for_backward(d, place_of(a, last, j), before_last + j, VL, plain);
+        backward(d, states, before + j, place_of(a, row, j), end - j, s, 1, plain);
+    }
 }
 
 // Moves the sums of the last steps to the doubles.
-static void move_sums(const job *w, int64_t b, range columns, column *s) {
-    int64_t stride = vectors(w->forward->width);
-    for (int64_t j = columns.begin; j < columns.end; j += VL, s++)
+static void move_sums(const job *w, const piece *p, int64_t stride, column *s) {
+    int64_t vector = p->vector + (p->columns.begin - p->origin) / VL;
+    for (int64_t j = p->columns.begin; j < p->columns.end; j += VL, s++, vector++)
         for (int m = 0; m < 4; m++) {
-            accumulate(&w->partial[(b * 4 + m) * stride + j / VL], widened(s->sum[m]));
+            accumulate(&w->partial[(p->b * 4 + m) * stride + vector], widened(s->sum[m]));
             s->sum[m] = splat(0);
         }
+}
+
+// Vectors in a row of job.partial.
+INLINE int64_t partial_vectors(const hst_sru_args *a) {
+    return vectors(a->width - a->backward_columns) + vectors(a->backward_columns);
 }
 
 static void backward_task(void *arg, int64_t task) {
     const job *w = arg;
     const hst_sru_args *a = w->forward;
-    int64_t b = task / w->column_blocks;
-    range columns = columns_of(w, task);
+    piece p = piece_of(w, task);
     column s[COLUMNS / VL];
-    load_columns(a, b, columns, w->grad->dc_last, s);
-    for (int64_t t = a->length - 1; t >= 0; t--) {
-        int64_t row = t * a->batch + b;
+    load_columns(a, &p, w->grad->dc_last, s);
+    for (int64_t n = a->length - 1; n >= 0; n--) {
+        int64_t row = row_of(a, &p, n);
         if (is_padded(a, row))
-            backward_padded(w->grad, row, columns);
+            backward_padded(w->grad, row, p.columns);
+        else if (is_plain(a))
+            backward_row(w->grad, n, &p, s, true);
         else
-            backward_row(w->grad, t, b, columns, s);
-        if (t % STEPS_IN_F32 == 0) move_sums(w, b, columns, s);
+            backward_row(w->grad, n, &p, s, false);
+        if (n % STEPS_IN_F32 == 0) move_sums(w, &p, partial_vectors(a), s);
     }
-    for (int64_t j = columns.begin, i = 0; j < columns.end; j += VL, i++)
-        put_if(w->grad->dc0, b * a->width + j, s[i].state, columns.end - j);
+    for (int64_t j = p.columns.begin, i = 0; j < p.columns.end; j += VL, i++)
+        put_if(w->grad->dc0, p.b * a->width + j, s[i].state, p.columns.end - j);
 }
 
 bool KERNEL(sru_grad)(hst_context *ctx, const hst_sru_grad_args *args) {
     const hst_sru_args *a = &args->forward;
-    int64_t stride = vectors(a->width);
+    int64_t stride = partial_vectors(a), forwards = a->width - a->backward_columns;
     size_t bytes = (size_t)(a->batch * 4 * stride) * sizeof(wide);
-    job w = {a, args, divide_up(a->width, COLUMNS), hst_workspace(ctx, bytes)};
+    job w = job_of(a, args);
+    w.partial = hst_workspace(ctx, bytes);
     if (!w.partial) return false;
     memset(w.partial, 0, bytes);
-    hst_parallel(ctx, a->batch * w.column_blocks, backward_task, &w);
+    hst_parallel(ctx, tasks_of(&w), backward_task, &w);
     hst_target targets[4] = {args->dv, args->dv, args->dbias, args->dbias};
-    for (int m = 0; m < 4; m++)
-        add_partials(w.partial + m * stride, a->batch, 4 * stride, 1, targets[m], m % 2 * a->width, a->width);
+    for (int m = 0; m < 4; m++) {
+        const wide *sums = w.partial + m * stride;
+        int64_t first = m % 2 * a->width;
+        add_partials(sums, a->batch, 4 * stride, 1, targets[m], first, forwards);
+        add_partials(sums + vectors(forwards), a->batch, 4 * stride, 1, targets[m], first + forwards,
+                     a->backward_columns);
+    }
     hst_workspace_free(ctx, w.partial);
     return true;
 }

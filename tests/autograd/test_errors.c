@@ -41,7 +41,7 @@ Test(autograd_errors, a_missing_argument_is_named) {
 Test(autograd_errors, null_passes_through_after_an_error) {
     hst_tensor *x = LEAF(1, 2), *w = hst_zeros(ctx, HST_F32, HST_SHAPE(3, 2)), *c_last = x;
     hst_tensor *bad = hst_linear(x, w, NULL);
-    hst_tensor *h = hst_sru_recurrence(bad, NULL, NULL, bad, NULL, NULL, NULL, (hst_recurrence){3, 1}, &c_last);
+    hst_tensor *h = hst_sru_recurrence(bad, NULL, NULL, NULL, bad, NULL, NULL, NULL, (hst_recurrence){3, 1}, &c_last);
     hst_tensor *loss = hst_cross_entropy(hst_layer_norm(hst_dropout(h, 0.5), NULL, x, 1), bad);
     cr_assert(!bad && !h && !c_last && !loss);
     cr_assert(!hst_sum(x), "a good argument does not help");
@@ -57,6 +57,15 @@ Test(autograd_errors, wrong_dtypes_and_shapes_are_named) {
     EXPECT_ERROR(HST_ERROR_DTYPE, "linear: argument bias is i32 (2); f32, f16 or bf16 is needed");
     cr_assert_null(hst_linear(x, w, x));
     EXPECT_ERROR(HST_ERROR_SHAPE, "linear: argument bias is f32 (2); its shape should be (3)");
+    hst_tensor *u = hst_zeros(ctx, HST_F32, HST_SHAPE(2, 1, 9)), *b = hst_zeros(ctx, HST_F32, HST_SHAPE(6));
+    cr_assert_null(hst_sru_recurrence(u, NULL, NULL, NULL, b, NULL, NULL, NULL,
+                                      (hst_recurrence){.k = 3, .bidirectional = true}, NULL));
+    EXPECT_ERROR(HST_ERROR_SHAPE, "sru_recurrence: u is f32 (2, 1, 9), so D is 3; two directions need an even number");
+    cr_assert_null(hst_sru_recurrence(u, NULL, NULL, NULL, b, NULL, NULL, NULL,
+                                      (hst_recurrence){.k = 3, .names_dtype = true, .dtype = HST_U8}, NULL));
+    EXPECT_ERROR(HST_ERROR_DTYPE, "sru_recurrence: h cannot be u8; f32, f16 or bf16 are possible");
+    cr_assert_null(hst_sru_recurrence(u, NULL, NULL, u, b, NULL, NULL, NULL, (hst_recurrence){.k = 3}, NULL));
+    EXPECT_ERROR(HST_ERROR_SHAPE, "sru_recurrence: argument v_steps is f32 (2, 1, 9); its shape should be (2, 1, 6)");
     cr_assert_null(hst_add(x, w));
     EXPECT_ERROR(HST_ERROR_SHAPE, "add: a is f32 (2) and b is f16 (2, 3); compared from the last");
     cr_assert_null(hst_embedding(w, x));

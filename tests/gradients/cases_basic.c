@@ -22,6 +22,9 @@ static hst_tensor *norm(hst_context *ctx, hst_tensor *const *x, void *user) {
 static hst_tensor *dropout(hst_context *ctx, hst_tensor *const *x, void *user) {
     return (void)ctx, (void)user, hst_dropout(x[0], 0.4);
 }
+static hst_tensor *variational_dropout(hst_context *ctx, hst_tensor *const *x, void *user) {
+    return (void)ctx, (void)user, hst_variational_dropout(x[0], 0.4);
+}
 static hst_tensor *scale(hst_context *ctx, hst_tensor *const *x, void *user) {
     return (void)ctx, (void)user, hst_scale(x[0], -1.75);
 }
@@ -58,6 +61,7 @@ const gradient_case cases_basic[] = {
     {"layer_norm", "gain, large eps", norm, {X34, {1, {4}}}, 5},
     {"layer_norm", "bias", norm, {X34, {1, {4}}, {1, {4}}}, 2},
     {"dropout", "0.4", dropout, {{2, {5, 7}}}, 0},
+    {"dropout", "one mask for all steps", variational_dropout, {{3, {3, 2, 5}}}, 0},
     {"scale", "negative", scale, {X34}, 0},
     {"cast", "a strided view", cast, {X34}, 0},
     {"token_losses", "rows", token_losses, {{3, {3, 2, 5}}}, 0},

@@ -15,13 +15,19 @@ static double recurrence_roundings(const hst_tensor *x) { return 16.0 * (double)
 static void check_recurrence(const fixture *f) {
     int k = (int)fixture_number(f, "options", 0);
     bool has_skip = fixture_number(f, "options", 1) != 0, takes_x = k == 3 && has_skip;
-    hst_recurrence options = {.k = k, .scale_x = fixture_number(f, "options", 2)};
+    hst_recurrence options = {.k = k,
+                              .scale_x = fixture_number(f, "options", 2),
+                              .use_tanh = fixture_number(f, "options", 3) != 0,
+                              .bidirectional = fixture_number(f, "options", 4) == 2};
     hst_tensor *u = fixture_leaf_planes(f, "u", k), *x = takes_x ? fixture_leaf(f, "x") : NULL;
-    hst_tensor *v = fixture_leaf(f, "weight_c"), *bias = fixture_leaf(f, "bias"), *c0 = fixture_leaf(f, "c0");
+    // With gate weights of each step the package has forget and reset in turn, in weight_c too.
+    int gates = fixture_find(f, "v_steps") ? 2 : 0;
+    hst_tensor *v = fixture_leaf_planes(f, "weight_c", gates), *v_steps = fixture_leaf_planes(f, "v_steps", gates);
+    hst_tensor *bias = fixture_leaf(f, "bias"), *c0 = fixture_leaf(f, "c0");
     hst_tensor *mask = fixture_tensor(f, "mask_c"), *pad = fixture_tensor(f, "mask_pad");
     double roundings = recurrence_roundings(u);
 
-    hst_tensor *c, *h = hst_sru_recurrence(u, x, v, bias, c0, mask, pad, options, &c);
+    hst_tensor *c, *h = hst_sru_recurrence(u, x, v, v_steps, bias, c0, mask, pad, options, &c);
     fixture_expect(f, "h", h, roundings);
     fixture_expect(f, "c", c, roundings);
 
@@ -31,7 +37,8 @@ static void check_recurrence(const fixture *f) {
     fixture_expect_planes(f, "du", k, hst_grad(u), roundings);
     fixture_expect(f, "dbias", hst_grad(bias), roundings);
     if (x) fixture_expect(f, "dx", hst_grad(x), roundings);
-    if (v) fixture_expect(f, "dweight_c", hst_grad(v), roundings);
+    if (v) fixture_expect_planes(f, "dweight_c", gates, hst_grad(v), roundings);
+    if (v_steps) fixture_expect_planes(f, "dv_steps", gates, hst_grad(v_steps), roundings);
     if (c0) fixture_expect(f, "dc0", hst_grad(c0), roundings);
 }
 
@@ -48,6 +55,7 @@ static hst_sru_config stack_config(const fixture *f) {
         .layer_norm = fixture_number(f, "options", 3) != 0,
         .rescale = fixture_number(f, "options", 4) != 0,
         .highway_bias = fixture_number(f, "options", 5),
+        .has_skip_term = true,
     };
 }
 

@@ -126,6 +126,78 @@ static void check_saturated_gates(hst_context *ctx) {
 }
 Test(ops, sru_saturated_gates) { for_each_isa(check_saturated_gates); }
 
+// With f = 0 and r = 1, h is tanh(U0): within 2 ulp from where tanh(x) = x to where it is 1, and right at the ends.
+static void check_tanh(hst_context *ctx) {
+    enum { N = 4000, ENDS = 6 };
+    static hst_real u[3 * N], h[N], c_last[1];
+    static const double ends[ENDS] = {0, -0.0, INFINITY, -INFINITY, 1e-30, 30};
+    hst_real bias[2] = {0};
+    for (int t = 0; t < N; t++) {
+        double x = t < ENDS ? ends[t] : (t % 2 ? 1 : -1) * exp2(t * (36.0 / N) - 32);
+        u[3 * t] = (hst_real)x, u[3 * t + 1] = -1000, u[3 * t + 2] = 1000;
+        if (isinf(x)) u[3 * t] = (hst_real)copysign(1e30, x); // inf itself would give inf - inf in c
+    }
+    hst_sru_args args = {.length = N,
+                         .batch = 1,
+                         .width = 1,
+                         .k = 3,
+                         .tanh = true,
+                         .u = F32(u),
+                         .bias = F32(bias),
+                         .h = TO_F32(h),
+                         .c_last = c_last};
+    cr_assert(ctx->backend->sru(ctx, &args));
+    for (int t = 0; t < N; t++) {
+        double want = tanh((double)u[3 * t]);
+        int exponent;
+        frexp(want, &exponent);
+        expect(ctx, "tanh", h[t], want, 2 * EPSILON * ldexp(1, exponent - 1));
+    }
+}
+Test(ops, sru_tanh) { for_each_isa(check_tanh); }
+
+// The golden column once more as the second of two, running backwards in time over the same steps in reverse.
+static void check_two_directions(hst_context *ctx) {
+    static const double steps[3][3] = {{0.5, 0.1, -0.2}, {-0.3, 0.4, 0.2}, {0.8, -0.5, 0.6}}, xs[3] = {0.2, -0.1, 0.3};
+    hst_real u[18], x[6], v[] = {0.7, 0.7, -0.4, -0.4}, bias[] = {0.1, 0.1, -0.2, -0.2}, c0[] = {0.25, 0.25};
+    hst_real h[6], c[6], c_last[2], du[18], dh[] = {1, 1, 1, 1, 1, 1}, dc_last[] = {0.5, 0.5}, dbias[4];
+    for (int t = 0; t < 3; t++)
+        for (int j = 0; j < 2; j++) {
+            int from = j ? 2 - t : t;
+            x[2 * t + j] = (hst_real)xs[from];
+            for (int m = 0; m < 3; m++) u[6 * t + 2 * m + j] = (hst_real)steps[from][m];
+        }
+    hst_sru_args args = {.length = 3,
+                         .batch = 1,
+                         .width = 2,
+                         .backward_columns = 1,
+                         .k = 3,
+                         .scale_x = 1,
+                         .u = F32(u),
+                         .x = F32(x),
+                         .v = F32(v),
+                         .bias = F32(bias),
+                         .c0 = F32(c0),
+                         .h = TO_F32(h),
+                         .c = c,
+                         .c_last = c_last};
+    hst_sru_grad_args grad = {
+        .forward = args, .dh = F32(dh), .dc_last = F32(dc_last), .du = TO_F32(du), .dbias = TO_F32(dbias)};
+    cr_assert(ctx->backend->sru(ctx, &args) && ctx->backend->sru_grad(ctx, &grad));
+    double tolerance = sizeof(hst_real) == sizeof(float) ? 1e-6 : 1e-9;
+    for (int j = 0; j < 2; j++) {
+        for (int t = 0; t < 3; t++) {
+            int from = j ? 2 - t : t;
+            expect(ctx, "h", h[2 * t + j], plain.h[from], tolerance);
+            for (int m = 0; m < 3; m++) expect(ctx, "dU", du[6 * t + 2 * m + j], plain.du[3 * from + m], tolerance);
+        }
+        expect(ctx, "c_last", c_last[j], plain.c[2], tolerance); // c at L-1, and c at 0
+        expect(ctx, "dbias of f", dbias[j], plain.dbias[0], tolerance);
+        expect(ctx, "dbias of r", dbias[2 + j], plain.dbias[1], tolerance);
+    }
+}
+Test(ops, sru_golden_in_both_directions) { for_each_isa(check_two_directions); }
+
 // ---- sums ----
 
 // 0.01 is 1311 * 2^-17 in f16 and 164 * 2^-14 in bf16; 4096 of them are 40.96875 and 41, both exact in their dtype.

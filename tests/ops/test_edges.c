@@ -78,7 +78,7 @@ static void check_dropout(hst_context *ctx) {
     static hst_real x[N], y[N];
     hst_random_key key = {.seed = 3, .step = 1000, .operation = 5};
     for (int i = 0; i < N; i++) x[i] = 3;
-    hst_dropout_args args = {.count = N, .p = 0.25, .key = key, .x = F32(x), .y = TO_F32(y)};
+    hst_dropout_args args = {.repeats = 1, .count = N, .p = 0.25, .key = key, .x = F32(x), .y = TO_F32(y)};
     cr_assert(ctx->backend->dropout(ctx, &args));
     int dropped = 0;
     for (int i = 0; i < N; i++) {

@@ -45,13 +45,14 @@ Test(ops, copy_matches) { sweep("copy", copy_case, 2, HST_DTYPES, 4); }
 
 // 1 / (1 - p), the product and the addition: 3 roundings of numbers up to 3.
 static bool dropout_case(run *r) {
-    int64_t count = r->rows * r->width;
-    hst_dropout_args args = {.count = count, .p = has(r, 1) ? 0.25 : 0.7, .key = {12345678901234567u, 9, 3}};
-    args.x = in(r, 0, count, -1, 1);
-    args.y = out(r, 1, count, 3 * 3 * F);
+    int64_t count = r->rows * r->width, repeats = has(r, 2) ? 3 : 1;
+    hst_dropout_args args = {
+        .repeats = repeats, .count = count, .p = has(r, 1) ? 0.25 : 0.7, .key = {12345678901234567u, 9, 3}};
+    args.x = in(r, 0, repeats * count, -1, 1);
+    args.y = out(r, 1, repeats * count, 3 * 3 * F);
     return r->ctx->backend->dropout(r->ctx, &args);
 }
-Test(ops, dropout_matches) { sweep("dropout", dropout_case, 2, 3, 2); }
+Test(ops, dropout_matches) { sweep("dropout", dropout_case, 2, 3, 3); }
 
 // h is up to 1.3 and of 4 roundings; m and v are sums of two products of numbers below 2. v >= 0.1 b2, so the step is
 // at most 1.1 / (1.5 sqrt(0.1 b2)) + shrink w < 3, or 1.1 without the division; of about 14 roundings.
@@ -186,18 +187,22 @@ Test(ops, nll_grad_matches) { sweep("nll_grad", nll_grad_case, 3, 3, 3); }
 
 // ---- recurrence ----
 
-// Inputs are up to 1, v up to 0.5 and biases at most -2, so f <= s(-0.5) < 0.38. An error in c then shrinks from step
-// to step: by f + |p - U0| f (1 - f) |v| <= f (2 - f) < 0.62, so it stays below 1 / (1 - 0.62) < 3 times what one step
-// adds, about 16 roundings of numbers up to 2. Whatever the length: 3 * 16 * 2 F.
-enum { SRU_ROUNDINGS = 3 * 16 };
+// Inputs are up to 1, v and v_steps together up to 0.5 and biases at most -2, so f <= s(-0.5) < 0.38. An error in c
+// then shrinks from step to step: by f + |p - U0| f (1 - f) |v| <= f (2 - f) < 0.62, so it stays below 1 / (1 - 0.62) <
+// 3 times what one step adds, about 16 roundings of numbers up to 2, and with tanh, whose slope is at most 1, 3 for
+// tanh and 3 for 1 - a^2. Whatever the length: 3 * 22 * 2 F.
+enum { SRU_ROUNDINGS = 3 * 22 };
 
 static hst_sru_args sru_inputs(run *r) {
     int64_t length = r->rows, batch = 3, width = r->width;
     int64_t rows = length * batch, k = has(r, 1) ? 4 : 3;
     hst_sru_args args = {.length = length, .batch = batch, .width = width, .k = (int)k, .scale_x = 1.25};
+    args.tanh = has(r, 7);
+    if (has(r, 8)) args.backward_columns = (width + 1) / 2; // no vector begins there
     args.u = in(r, 0, rows * k * width, -1, 1);
     if (k == 3 && !has(r, 2)) args.x = in(r, 1, rows * width, -0.8, 0.8);
-    if (!has(r, 3)) args.v = in(r, 2, 2 * width, -0.5, 0.5);
+    if (!has(r, 3)) args.v = in(r, 2, 2 * width, -0.25, 0.25);
+    if (!has(r, 9)) args.v_steps = in(r, 4, 2 * rows * width, -0.25, 0.25);
     args.bias = in(r, 2, 2 * width, -2.5, -2);
     if (!has(r, 4)) args.c0 = in(r, 3, batch * width, -1, 1);
     if (!has(r, 5)) args.mask = in(r, 4, batch * width, 0, 2);
@@ -209,11 +214,11 @@ static bool sru_case(run *r) {
     hst_sru_args args = sru_inputs(r);
     int64_t states = args.batch * args.width;
     args.h = out(r, 5, args.length * states, SRU_ROUNDINGS * 4 * F);
-    if (has(r, 7)) args.c = reals(r, args.length * states, 0, 0, SRU_ROUNDINGS * 2 * F);
+    if (has(r, 10)) args.c = reals(r, args.length * states, 0, 0, SRU_ROUNDINGS * 2 * F);
     args.c_last = reals(r, states, 0, 0, SRU_ROUNDINGS * 2 * F);
     return r->ctx->backend->sru(r->ctx, &args);
 }
-Test(ops, sru_matches) { sweep("sru", sru_case, 6, 3, 8); }
+Test(ops, sru_matches) { sweep("sru", sru_case, 6, 3, 11); }
 
 // Backward in the same way: gc <= 2 r + g and g <= 0.62 gc + |gr vr| keep every gradient below 4; dv and dbias are sums
 // of L B of them, each that far off, in double over blocks of at most 64 steps in f32.
@@ -223,13 +228,14 @@ static bool sru_grad_case(run *r) {
     int64_t states = args.forward.batch * width;
     double slack = SRU_ROUNDINGS * 4 * F;
     args.forward.c = reals(r, rows * width, -1, 1, 0); // any states will do
-    if (!has(r, 7)) args.dh = in(r, 5, rows * width, -1, 1);
-    if (!has(r, 8)) args.dc_last = in(r, 5, states, -1, 1);
-    if (!has(r, 9)) args.du = out(r, 6, rows * args.forward.k * width, slack);
-    if (args.forward.x.data && !has(r, 10)) args.dx = out(r, 6, rows * width, slack);
-    if (args.forward.v.data && !has(r, 11)) args.dv = out(r, 7, 2 * width, (double)rows * (slack + 64 * 4 * F));
-    if (!has(r, 12)) args.dbias = out(r, 7, 2 * width, (double)rows * (slack + 64 * 4 * F));
-    if (args.forward.c0.data && !has(r, 13)) args.dc0 = out(r, 3, states, slack);
+    if (!has(r, 10)) args.dh = in(r, 5, rows * width, -1, 1);
+    if (!has(r, 11)) args.dc_last = in(r, 5, states, -1, 1);
+    if (!has(r, 12)) args.du = out(r, 6, rows * args.forward.k * width, slack);
+    if (args.forward.x.data && !has(r, 13)) args.dx = out(r, 6, rows * width, slack);
+    if (args.forward.v.data && !has(r, 14)) args.dv = out(r, 7, 2 * width, (double)rows * (slack + 64 * 4 * F));
+    if (args.forward.v_steps.data && !has(r, 14)) args.dv_steps = out(r, 6, 2 * rows * width, slack);
+    if (!has(r, 15)) args.dbias = out(r, 7, 2 * width, (double)rows * (slack + 64 * 4 * F));
+    if (args.forward.c0.data && !has(r, 15)) args.dc0 = out(r, 3, states, slack);
     return r->ctx->backend->sru_grad(r->ctx, &args);
 }
-Test(ops, sru_grad_matches) { sweep("sru_grad", sru_grad_case, 8, 3, 14); }
+Test(ops, sru_grad_matches) { sweep("sru_grad", sru_grad_case, 8, 3, 16); }

@@ -38,7 +38,8 @@ Test(null, no_tensor) {
     hst_release(NULL);
     cr_expect(hst_attach_grad(NULL, HST_WRITE, HST_F32));
     cr_expect(!hst_matmul(NULL, NULL) && !hst_linear(NULL, NULL, NULL) && !hst_embedding(NULL, NULL));
-    cr_expect(!hst_layer_norm(NULL, NULL, NULL, 0) && !hst_dropout(NULL, 0.5) && !hst_add(NULL, NULL));
+    cr_expect(!hst_layer_norm(NULL, NULL, NULL, 0) && !hst_dropout(NULL, 0.5) && !hst_variational_dropout(NULL, 0.5) &&
+              !hst_add(NULL, NULL));
     cr_expect(!hst_scale(NULL, 1) && !hst_cast(NULL, HST_I32) && !hst_cast(NULL, HST_F16) && !hst_sum(NULL) &&
               !hst_mean(NULL));
     cr_expect(!hst_sub(NULL, NULL) && !hst_mul(NULL, NULL) && !hst_div(NULL, NULL) && !hst_rms_norm(NULL, NULL, 0));
@@ -53,7 +54,7 @@ Test(null, no_tensor) {
     cr_expect(hst_split(NULL, 0, 1, (int64_t[]){1}, &part) && !part);
     cr_expect(!hst_where(NULL, NULL, NULL) && !hst_masked_fill(NULL, NULL, 0) && !hst_take(NULL, NULL, 0));
     cr_expect(!hst_one_hot(NULL, 1, HST_F32));
-    cr_expect(!hst_sru_recurrence(NULL, NULL, NULL, NULL, NULL, NULL, NULL, (hst_recurrence){3, 1}, NULL));
+    cr_expect(!hst_sru_recurrence(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, (hst_recurrence){3, 1}, NULL));
 }
 
 Test(null, nothing_else) {
@@ -76,6 +77,9 @@ Test(null, nothing_else) {
     cr_expect(!hst_sru_new(NULL, "", NULL) && !hst_sru_forward(NULL, NULL, NULL, NULL, true, &c) && !c);
     cr_expect(!hst_lm_forward(NULL, NULL, NULL, true, &c) && !c && !hst_lm_configuration(NULL) &&
               !hst_lm_parameters(NULL));
+    cr_expect(!hst_sru_configuration(NULL) && !hst_sru_load(NULL, "x", NULL, NULL));
+    cr_expect(hst_sru_save(NULL, "x") && hst_sru_export(NULL, "x", 2, HST_F32) && hst_sru_read(NULL, "x"));
+    cr_expect(hst_lm_export(NULL, "x", 2, HST_F32));
     cr_expect(hst_lm_save(NULL, "x") && hst_lm_generate(NULL, none, 1, &sampling, keep_going, NULL));
     cr_expect(hst_lm_evaluate(NULL, none, 0, NULL, &nats) && hst_lm_set_tokenizer(NULL, NULL) &&
               !hst_lm_tokenizer(NULL));

@@ -10,9 +10,14 @@ static void print_configuration(const hst_lm_config *c) {
     printf("layers        %d\n", c->layers);
     printf("dropout       %g\n", c->dropout);
     printf("highway bias  %g\n", c->highway_bias);
-    printf("layer norm    %s\n", c->layer_norm ? "yes" : "no");
+    printf("layer norm    %s\n", !c->layer_norm ? "no" : c->normalize_after ? "after the recurrence" : "yes");
     printf("rescale       %s\n", c->rescale ? "yes" : "no");
     printf("tied          %s\n", c->tied ? "yes" : "no");
+    if (c->projection_size) printf("projection    %" PRId64 "\n", c->projection_size);
+    if (c->use_tanh) printf("tanh          yes\n");
+    if (!c->has_skip_term) printf("skip term     no\n");
+    if (c->v1) printf("v1            yes\n");
+    if (c->rnn_dropout > 0) printf("rnn dropout   %g\n", c->rnn_dropout);
 }
 
 static void print_tensors(const hst_parameters *list) {

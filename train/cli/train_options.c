@@ -37,6 +37,15 @@ const cli_option cli_train_options[] = {
     {"dropout", 0, "P", CLI_REAL, AT(train.dropout), .low = 0, .high = 0.999,
      .help = "share of what a layer hands on that is dropped while training"},
     {"tied", 0, NULL, CLI_FLAG, AT(train.tied), .help = "use the embedding's table as the output layer"},
+    {"projection", 0, "P", CLI_INT64, AT(train.projection), .low = 0, .high = 65536, .standard = "0, one matrix",
+     .help = "two matrices in each layer, by way of a width of P below D"},
+    {"layer-norm", 0, NULL, CLI_CHOICE, AT(train.layer_norm), .choices = "before|after|none",
+     .help = "where each layer normalizes: before its product, after its recurrence"},
+    {"highway-bias", 0, "BIAS", CLI_REAL, AT(train.highway_bias), .low = -100, .high = 100,
+     .help = "where the gates between a layer's input and its output start; at -2 a layer starts close to a copy"},
+    {"no-rescale", 0, NULL, CLI_FLAG, AT(train.no_rescale),
+     .help = "do not enlarge what goes around a layer to keep its size"},
+    {"tanh", 0, NULL, CLI_FLAG, AT(train.tanh), .help = "a layer's output from the tanh of its state"},
     {.help = "The text"},
     {"tokenizer", 0, NULL, CLI_CHOICE, AT(tokenizer), .choices = "bytes|characters",
      .help = "what a symbol is; characters are those of TEXT, which must be UTF-8"},
@@ -129,8 +138,11 @@ bool cli_train_options_fit(const cli_train_values *v) {
     else if (misfit)
         cli_error("%s", misfit);
     else if (v->from && (o->hidden != standard.hidden || o->layers != standard.layers || o->tied != standard.tied ||
-                         v->tokenizer != CLI_BYTES))
-        cli_error("--from takes the model's shape and symbols; leave --hidden, --layers, --tied and --tokenizer out");
+                         o->projection != standard.projection || o->layer_norm != standard.layer_norm ||
+                         o->highway_bias != standard.highway_bias || o->no_rescale != standard.no_rescale ||
+                         o->tanh != standard.tanh || v->tokenizer != CLI_BYTES))
+        cli_error("--from takes the model's shape and symbols; leave --hidden, --layers, --tied, --projection, "
+                  "--layer-norm, --highway-bias, --no-rescale, --tanh and --tokenizer out");
     else if (v->from && v->resume)
         cli_error("--from starts a run and --resume goes on with one; they exclude each other");
     else if (o->patience > 0 && !v->val && v->val_split <= 0)
