@@ -63,6 +63,6 @@ int cli_failure(const hst_context *ctx, bool reading);
 hst_corpus *cli_read_texts(hst_context *ctx, int count, char **paths);
 hst_lm *cli_read_model(hst_context *ctx, const char *path);
 const char *cli_model_path(const char *path, char *buffer, size_t size); // the file that a MODEL operand names
-hst_lm *cli_read_byte_model(hst_context *ctx, const char *path); // the same, with a vocabulary of 256
+hst_lm *cli_read_byte_model(hst_context *ctx, const char *path);         // the same, with a vocabulary of 256
 
 #endif
