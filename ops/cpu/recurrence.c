@@ -90,22 +90,19 @@ INLINE place moved(place at, int64_t columns) { return (place){at.u + columns, a
 
 INLINE bool is_plain(const hst_sru_args *a) { return !a->tanh && !a->v_steps.data; }
 
-// v[m][i] = weights of p in vector i's gate m
-INLINE void gate_weights(const hst_sru_args *a, place at, int64_t n, const column *s, vf v[2][ABREAST], int count,
-                         bool plain) {
-    EACH(i, count) v[0][i] = s[i].v[0];
-    EACH(i, count) v[1][i] = s[i].v[1];
-    if (plain || !a->v_steps.data) return;
-    EACH(i, count) v[0][i] += get(a->v_steps, at.v + i * VL, n);
-    EACH(i, count) v[1][i] += get(a->v_steps, at.v + a->width + i * VL, n);
+// The weights of p in gate m: v, and those of the step.
+INLINE vf gate_weights(const hst_sru_args *a, place at, int64_t n, const column *s, int m, bool plain) {
+    return plain || !a->v_steps.data ? s->v[m] : s->v[m] + get(a->v_steps, at.v + m * a->width, n);
 }
 
-INLINE void gates(const hst_sru_args *a, place at, int64_t n, const column *s, vf v[2][ABREAST], const vf *p, vf *f,
-                  vf *r, int count) {
+INLINE void gates(const hst_sru_args *a, place at, int64_t n, const column *s, const vf *p, vf *f, vf *r, int count,
+                  bool plain) {
     vf z[MOST_ABREAST];
     EACH(i, count) {
-        z[i] = multiply_add(v[0][i], p[i], get(a->u, at.u + a->width + i * VL, n) + s[i].bias[0]);
-        z[count + i] = multiply_add(v[1][i], p[i], get(a->u, at.u + 2 * a->width + i * VL, n) + s[i].bias[1]);
+        place here = moved(at, i * VL);
+        vf forget = gate_weights(a, here, n, &s[i], 0, plain), reset = gate_weights(a, here, n, &s[i], 1, plain);
+        z[i] = multiply_add(forget, p[i], get(a->u, here.u + a->width, n) + s[i].bias[0]);
+        z[count + i] = multiply_add(reset, p[i], get(a->u, here.u + 2 * a->width, n) + s[i].bias[1]);
     }
     sigmoid_of(z, 2 * count);
     EACH(i, count) {
@@ -130,10 +127,9 @@ INLINE void ask_for_forward(const hst_sru_args *a, place at, int64_t n, bool pla
 }
 
 INLINE void forward(const hst_sru_args *a, place at, int64_t n, column *s, int count, bool plain) {
-    vf p[ABREAST], v[2][ABREAST], f[ABREAST], r[ABREAST], y[ABREAST];
+    vf p[ABREAST], f[ABREAST], r[ABREAST], y[ABREAST];
     EACH(i, count) p[i] = s[i].state;
-    gate_weights(a, at, n, s, v, count, plain);
-    gates(a, at, n, s, v, p, f, r, count);
+    gates(a, at, n, s, p, f, r, count, plain);
     EACH(i, count) {
         vf u0 = get(a->u, at.u + i * VL, n);
         y[i] = s[i].state = multiply_add(p[i] - u0, f[i], u0);
@@ -222,19 +218,18 @@ INLINE void ask_for_backward(const hst_sru_grad_args *d, place at, int64_t befor
 INLINE void backward(const hst_sru_grad_args *d, hst_source states, int64_t before, place at, int64_t n, column *s,
                      int count, bool plain) {
     const hst_sru_args *a = &d->forward;
-    vf p[ABREAST], v[2][ABREAST], f[ABREAST], r[ABREAST], y[ABREAST];
+    vf p[ABREAST], f[ABREAST], r[ABREAST];
     EACH(i, count) p[i] = get_or(states, before + i * VL, n, 0);
-    EACH(i, count) y[i] = get(from_f32(a->c), at.x + i * VL, n);
-    gate_weights(a, at, n, s, v, count, plain);
-    gates(a, at, n, s, v, p, f, r, count);
-    if (!plain && a->tanh) tanh_of(y, count);
+    gates(a, at, n, s, p, f, r, count, plain);
     EACH(i, count) {
         place here = moved(at, i * VL);
-        vf u0 = get(a->u, here.u, n), skip = skip_value(a, here, n);
+        vf u0 = get(a->u, here.u, n), skip = skip_value(a, here, n), y = get(from_f32(a->c), here.x, n);
+        if (!plain && a->tanh) tanh_of(&y, 1);
         vf dh = get_or(d->dh, here.x, n, 0), dh_mr = dh * s[i].mask * r[i];
-        vf gc = s[i].state + (!plain && a->tanh ? dh_mr * (1 - y[i] * y[i]) : dh_mr), du0 = gc * (1 - f[i]);
-        vf gf = du0 * f[i] * (p[i] - u0), gr = (y[i] - skip) * dh_mr * (1 - r[i]);
-        s[i].state = gc * f[i] + gf * v[0][i] + gr * v[1][i];
+        vf gc = s[i].state + (!plain && a->tanh ? dh_mr * (1 - y * y) : dh_mr), du0 = gc * (1 - f[i]);
+        vf gf = du0 * f[i] * (p[i] - u0), gr = (y - skip) * dh_mr * (1 - r[i]);
+        vf forget = gate_weights(a, here, n, &s[i], 0, plain), reset = gate_weights(a, here, n, &s[i], 1, plain);
+        s[i].state = gc * f[i] + gf * forget + gr * reset;
         s[i].sum[0] += gf * p[i];
         s[i].sum[1] += gr * p[i];
         s[i].sum[2] += gf;
