@@ -57,8 +57,8 @@ HST_API hst_tensor *hst_sru_recurrence(hst_tensor *u, hst_tensor *x, hst_tensor 
                                        hst_tensor *bias, hst_tensor *c0, hst_tensor *mask, hst_tensor *pad,
                                        hst_recurrence options, hst_tensor **c_last);
 
-// a + b, a - b, a b, a / b; float, the result f32 where the dtypes differ. The shapes broadcast as in NumPy: compared from
-// the last axis on, two extents are equal, or one is 1 or missing and its tensor repeated along this axis.
+// a + b, a - b, a b, a / b; float, the result f32 where the dtypes differ. The shapes broadcast as in NumPy: compared
+// from the last axis on, two extents are equal, or one is 1 or missing and its tensor repeated along this axis.
 HST_API hst_tensor *hst_add(hst_tensor *a, hst_tensor *b);
 HST_API hst_tensor *hst_sub(hst_tensor *a, hst_tensor *b);
 HST_API hst_tensor *hst_mul(hst_tensor *a, hst_tensor *b);
@@ -92,8 +92,8 @@ HST_API hst_tensor *hst_sum_axes(hst_tensor *x, int count, const int *axes, bool
 HST_API hst_tensor *hst_mean_axes(hst_tensor *x, int count, const int *axes, bool keep_axes);
 HST_API hst_tensor *hst_max_axes(hst_tensor *x, int count, const int *axes, bool keep_axes);
 
-// exp(x) / sum of exp(x) along an axis (negative: from the end), and its logarithm; float, y has x's shape and dtype. An
-// element -inf has probability 0; where all are, y is NaN.
+// exp(x) / sum of exp(x) along an axis (negative: from the end), and its logarithm; float, y has x's shape and dtype.
+// An element -inf has probability 0; where all are, y is NaN.
 HST_API hst_tensor *hst_softmax(hst_tensor *x, int axis);
 HST_API hst_tensor *hst_log_softmax(hst_tensor *x, int axis);
 
