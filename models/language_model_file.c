@@ -187,7 +187,8 @@ static bool read(hst_lm *m, const char *path, const hst_safetensors *file, const
         if (t && !hst_entry_load(m->ctx, path, file, joined(name, prefix, tensors[i].name), t, t)) return false;
     }
     return hst_sru_read_entries(m->sru, path, file, joined(name, prefix, "rnn."), version) &&
-           check_rest(m, path, file, prefix, version);
+           check_rest(m, path, file, prefix, version) &&
+           hst_lm_set_tokenizer(m, hst_safetensors_metadata(file, "halfstep.tokenizer")) == HST_OK;
 }
 
 bool hst_lm_read(hst_lm *m, const char *path, const hst_safetensors *file) {

@@ -49,9 +49,10 @@ static bool cat_backward(hst_call *call, hst_tensor *const *dy, const hst_gradie
     return true;
 }
 
+_Static_assert(HST_MAX_INPUTS == 8, "a name for each, below");
 const hst_op hst_op_cat = {
     .name = "cat",
-    .inputs = {"x0", "x1?", "x2?", "x3?", "x4?", "x5?", "x6?"},
+    .inputs = {"x0", "x1?", "x2?", "x3?", "x4?", "x5?", "x6?", "x7?"},
     .outputs = {"y"},
     .cast = HST_CAST_WIDEST,
     .takes_strides = (1 << HST_MAX_INPUTS) - 1,
