@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-const cli_command *const cli_commands[] = {&cli_train,      &cli_eval, &cli_generate, &cli_info,
+const cli_command *const cli_commands[] = {&cli_train,      &cli_eval, &cli_generate, &cli_info, &cli_plot,
                                            &cli_completion, &cli_help, &cli_version,  NULL};
 
 const cli_option cli_common_options[] = {
