@@ -80,6 +80,7 @@ static const char *format_tick(const axis *a, double value, char *buffer, size_t
         const char *suffix;
     } units[] = {{1e10, 1e9, "G"}, {1e7, 1e6, "M"}, {1e4, 1e3, "k"}, {0, 1, ""}};
     int u = 0;
+    if (a->high >= 1e14) return snprintf(buffer, size, "%g", value), buffer;
     while (a->high < units[u].above) u++;
     double step = a->tick / units[u].unit;
     int decimals = step < 1 ? (int)ceil(-log10(step) - 1e-9) : 0;

@@ -7,6 +7,7 @@
 #include "train/cli/png.h"
 
 #include <errno.h>
+#include <float.h>
 #include <libgen.h>
 #include <limits.h>
 #include <math.h>
@@ -72,13 +73,14 @@ static double x_of(const plot *p, const history_point *point) {
 
 static double unit_of(const plot *p) { return p->v->unit == BITS ? M_LN2 : 1; }
 
-// Where the place on the x axis is not known, a point is not shown.
+// A loss that fp32 cannot hold is no loss. Where the place on the x axis is not known, a point is not shown.
 static chart_curve make_curve(const plot *p, const history_points *points, bool smooth, chart_point **next) {
     chart_curve curve = {.points = *next, .count = points->count, .mark = -1};
     for (size_t i = 0; i < points->count; i++) {
         const history_point *from = &points->at[i];
         double x = x_of(p, from), loss = (smooth ? from->smooth_loss : from->loss) / unit_of(p);
-        *(*next)++ = isnan(x) ? (chart_point){0, NAN} : (chart_point){x, loss};
+        bool shown = !isnan(x) && fabs(loss) <= FLT_MAX;
+        *(*next)++ = shown ? (chart_point){x, loss} : (chart_point){0, NAN};
     }
     return curve;
 }
