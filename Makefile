@@ -42,7 +42,8 @@ all: $(addprefix $(BUILD)/,halfstep libhalfstep.a libhalfstep.so include/halfste
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
-SETTINGS := $(CC) $(CFLAGS) $(WERROR) $(KERNEL_OPTIMIZE) $(LDFLAGS) REAL=$(REAL) $(MACHINE)
+# The folder is named where it is there: train/cli/png.c draws with what is in it.
+SETTINGS := $(CC) $(CFLAGS) $(WERROR) $(KERNEL_OPTIMIZE) $(LDFLAGS) REAL=$(REAL) $(MACHINE) $(wildcard /usr/include/stb)
 $(BUILD)/settings: FORCE
 	@mkdir -p $(@D)
 	@echo '$(SETTINGS)' | cmp -s - $@ || echo '$(SETTINGS)' > $@

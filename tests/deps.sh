@@ -1,6 +1,7 @@
 #!/bin/sh
 # deps.sh CC [TOOL...]: installs what the tests need beyond a compiler and make, with the system's package manager, and
-# says so. Criterion is needed; without the other tools `make check` skips what it would do with them.
+# says so. Criterion is needed; without the other tools `make check` skips what it would do with them. With stb the
+# command is built to draw.
 set -eu
 cc=$1
 shift
@@ -11,6 +12,7 @@ has() {
         printf '#include <criterion/criterion.h>\nTest(a, b) {}\n' | $cc -x c - -o /dev/null -lcriterion 2>/dev/null
         ;;
     locales) [ -e /usr/share/i18n/locales/de_DE ] ;;
+    stb) printf '#include <stb/stb_image_write.h>\n' | $cc -E -x c - >/dev/null 2>&1 ;;
     *) command -v "$1" >/dev/null ;;
     esac
 }
@@ -22,6 +24,8 @@ package() {
     apt-get:man | dnf:man | pacman:man) echo man-db ;;
     dnf:criterion) echo criterion-devel ;;
     dnf:pkg-config) echo pkgconf-pkg-config ;;
+    apt-get:stb) echo libstb-dev ;;
+    dnf:stb) echo stb-devel ;;
     dnf:locales) echo glibc-locale-source ;;
     pacman:pkg-config | brew:pkg-config) echo pkgconf ;;
     *) echo "$1" ;;
@@ -39,7 +43,7 @@ install() {
 }
 
 missing=
-for tool in criterion pkg-config valgrind man mandoc locales "$@"; do has "$tool" || missing="$missing $tool"; done
+for tool in criterion pkg-config valgrind man mandoc locales stb "$@"; do has "$tool" || missing="$missing $tool"; done
 if [ -z "$missing" ]; then
     echo "deps: nothing is missing"
     exit 0

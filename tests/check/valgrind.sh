@@ -1,5 +1,5 @@
 #!/bin/sh
-# valgrind finds no error and no leak in training, saving, resuming, evaluating and generating.
+# valgrind finds no error and no leak in training, saving, resuming, evaluating, generating and drawing.
 set -eu
 build=$1
 if ! command -v valgrind >/dev/null; then
@@ -25,3 +25,4 @@ run train "$place/text.txt" -o "$place/run" --resume
 run eval "$place/run" "$place/text.txt" --reset 50
 run generate "$place/run" --prompt 'The ' --tokens 40 --top-k 20 --top-p 0.9
 run info "$place/run"
+[ ! -e "$place/run/loss.png" ] || run plot "$place/run" "$place/run/log.jsonl" -o "$place/two.png"

@@ -171,8 +171,8 @@ Test(cli, help_and_version_go_to_stdout) {
 // Every line of help that shows an option shows one that exists, the help of `help X` and of `X --help` is the same,
 // and each line fits a terminal of 100 columns.
 Test(cli, help_lists_options_that_exist) {
-    static const char *commands[] = {"train", "eval", "generate", "info"};
-    for (int i = 0; i < 4; i++) {
+    static const char *commands[] = {"train", "eval", "generate", "info", "plot"};
+    for (int i = 0; i < 5; i++) {
         child c = RUN("help", commands[i]), same = RUN(commands[i], "--help");
         cr_assert(c.code == 0 && same.code == 0 && c.err_size == 0);
         cr_assert_str_eq(c.out, same.out);

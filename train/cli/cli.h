@@ -40,8 +40,21 @@ typedef struct cli_command {
     int (*run)(const void *values, int count, char **operands); // returns the exit code
 } cli_command;
 
-extern const cli_command cli_train, cli_eval, cli_generate, cli_convert, cli_info, cli_completion, cli_help,
-    cli_version;
+// Every verb, in the order of help: `name` is the command cli_<name>.
+// clang-format off
+#define CLI_COMMANDS(X) \
+    X(train) \
+    X(eval) \
+    X(generate) \
+    X(convert) \
+    X(info) \
+    X(plot) \
+    X(completion) \
+    X(help) \
+    X(version)
+// clang-format on
+#define CLI_COMMAND_DECLARATION(name) extern const cli_command cli_##name;
+CLI_COMMANDS(CLI_COMMAND_DECLARATION)
 extern const cli_command *const cli_commands[]; // ends with NULL
 extern const cli_option cli_common_options[];
 

@@ -18,6 +18,7 @@ const cli_term cli_run_files[] = {
     {"previous.safetensors", "the checkpoint before it"},
     {"next.safetensors", "a checkpoint on its way to the place of the last, while both are moved"},
     {"log.jsonl", "the run's record, one JSON object a line"},
+    {"loss.png", "its loss curves; not from a halfstep that was built without stb_image_write.h"},
     {NULL, NULL}};
 
 const char *cli_default_folder(const char *text, char *buffer, size_t size) {

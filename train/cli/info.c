@@ -1,5 +1,6 @@
 // info.c: `halfstep info`: what a model file holds; without one, what this program and machine have.
 #include "train/cli/cli.h"
+#include "train/cli/png.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -53,6 +54,7 @@ static int describe_machine(const hst_context *ctx) {
     printf("halfstep  %s\n", hst_version());
     printf("isa       %s (this CPU runs: %s)\n", hst_isa(ctx), hst_isa_names());
     printf("threads   %d\n", hst_thread_count(ctx));
+    printf("pictures  %s\n", cli_has_png ? "yes" : "no, it was built without stb_image_write.h");
     return CLI_DONE;
 }
 
@@ -73,10 +75,10 @@ const cli_command cli_info = {
     .name = "info",
     .operands = "[MODEL]",
     .at_most = 1,
-    .summary = "what a model holds; without one, version, kernels and threads",
+    .summary = "what a model holds; without one, what this program has",
     .details = "Prints a model's configuration, size and tensors. MODEL is a file, or a run folder (then its "
-               "model.safetensors). Without one it prints the version, the kernels that this CPU runs, and the number "
-               "of threads.",
+               "model.safetensors). Without one it prints the version, the kernels that this CPU runs, the number of "
+               "threads, and whether `plot` can draw.",
     .examples = examples,
     .size = sizeof(cli_common),
     .run = run,

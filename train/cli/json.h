@@ -1,13 +1,19 @@
-// json.h: writes one flat JSON object on one line.
+// json.h: writes one flat JSON object on one line, and reads one (json_read.c).
 //
 //     json_object json = json_begin(stdout);
 //     json_text(&json, "event", "step");
 //     json_real(&json, "loss", 1.5);      // NaN and infinities become null: JSON has none
 //     json_end(&json);                    // newline and flush; false where a write failed
+//
+//     json_reader reader = json_read(line);
+//     while (json_next(&reader))
+//         if (json_is(reader.key, "loss")) loss = json_number(reader.value);
+//     if (reader.whole) ...               // else the line was torn, or is something else
 #ifndef CLI_JSON_H
 #define CLI_JSON_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -23,5 +29,22 @@ void json_integer(json_object *json, const char *key, int64_t value);
 void json_unsigned(json_object *json, const char *key, uint64_t value);
 void json_bool(json_object *json, const char *key, bool value);
 bool json_end(json_object *json);
+
+typedef struct json_part {
+    const char *text; // as it stands in the line: a string without its quotes, escapes as they are
+    size_t length;
+    bool quoted;
+} json_part;
+
+typedef struct json_reader {
+    const char *at;
+    json_part key, value;
+    bool whole; // the object has ended, and nothing follows it
+} json_reader;
+
+json_reader json_read(const char *line);
+bool json_next(json_reader *reader);              // to the next field; false at the end, or where there is no field
+bool json_is(json_part string, const char *text); // whether it is that string
+double json_number(json_part value);              // NaN for what is no finite number
 
 #endif

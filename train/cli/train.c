@@ -1,6 +1,8 @@
 // train.c: `halfstep train`: texts in, a run folder out. The training itself is the library's (train/train.h), its
 // options are in train_options.c, the checks before it in prepare.c; here is what people and programs get to see of it.
 #include "train/cli/folder.h"
+#include "train/cli/plot.h"
+#include "train/cli/png.h"
 #include "train/cli/run.h"
 #include "train/cli/signals.h"
 
@@ -166,12 +168,19 @@ static void print_result(const run *r) {
             cli_quoted(r->v.output, quoted, sizeof quoted));
 }
 
+// A run is not the worse for a picture that is missing.
+static void draw_losses(const run *r) {
+    char why[PATH_MAX + 256];
+    if (cli_has_png && cli_plot_run(r->v.output, why, sizeof why) == CLI_FAILED) cli_warning("%s", why);
+}
+
 static int finish_stopped(run *r, int number) {
     log_end(r, "stopped", NULL);
     const char *name = number == SIGTERM ? "SIGTERM" : "SIGINT";
     if (!r->saved)
         fprintf(stderr, "stopped by %s before there was anything to save\n", name);
     else {
+        draw_losses(r);
         char program[PATH_MAX + 16], text[PATH_MAX + 16], folder[PATH_MAX + 16];
         fprintf(stderr, "stopped by %s after step %" PRId64 "; saved in %s/last.safetensors\n", name, r->now.step,
                 r->v.output);
@@ -189,6 +198,7 @@ static int finish_failed(run *r) {
     bool diverged = hst_get_status(r->ctx) == HST_ERROR_DIVERGED;
     log_end(r, diverged ? "diverged" : "failed", hst_error(r->ctx));
     if (!diverged) return cli_failure(r->ctx, false);
+    draw_losses(r);
     cli_error("%s; %s%s", hst_error(r->ctx), r->saved ? "the last good model is in " : "nothing was saved",
               r->saved ? r->v.output : "");
     return CLI_DIVERGED;
@@ -246,6 +256,7 @@ static int train(run *r) {
     if (status == HST_CANCELLED && cli_stop_signal()) return finish_stopped(r, cli_stop_signal());
     if (status != HST_OK) return finish_failed(r);
     log_end(r, "done", NULL);
+    draw_losses(r);
     print_result(r);
     return CLI_DONE;
 }
@@ -287,7 +298,8 @@ const cli_command cli_train = {
     .summary = "train a language model on texts",
     .details = "Trains a language model. TEXT is a file, a folder (all its text files) or - for standard "
                "input; several are read one after the other. RUN gets model.safetensors (the best by the held-out "
-               "text), last.safetensors and previous.safetensors (the newest two) and log.jsonl. Ctrl-C ends the run "
+               "text), last.safetensors and previous.safetensors (the newest two), log.jsonl and loss.png. Ctrl-C ends "
+               "the run "
                "after the step at hand and saves; --resume goes on, to the same bytes.",
     .examples = examples,
     .files = cli_run_files,
