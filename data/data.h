@@ -76,9 +76,8 @@ typedef struct hst_stream hst_stream;
 HST_API hst_stream *hst_stream_new(const hst_corpus *corpus, int64_t batch, int64_t length, uint64_t seed);
 HST_API void hst_stream_free(hst_stream *stream); // NULL is accepted
 
-// The next (L, B) inputs and, one symbol later, targets; both of
-// hst_corpus_symbols' dtype, written in place. *fresh, if not NULL, is true for the
-// first batch of an epoch: the lanes do not continue, the state has to be zero.
+// The next (L, B) inputs and, one symbol later, targets; both of hst_corpus_symbols' dtype, written in place. *fresh,
+// if not NULL, is true for the first batch of an epoch: the lanes do not continue, the state has to be zero.
 HST_API hst_status hst_stream_next(hst_stream *stream, hst_tensor *ids, hst_tensor *targets, bool *fresh);
 
 HST_API int64_t hst_stream_epoch_batches(const hst_stream *stream);

@@ -266,6 +266,14 @@ static bool encode(hst_corpus *corpus, const hst_tokenizer *t, bool skip_unknown
     return true;
 }
 
+// After an error the text is what it was.
+static hst_status forget(hst_corpus *corpus) {
+    hst_workspace_free(corpus->ctx, corpus->symbols);
+    corpus->symbols = NULL;
+    corpus->symbol_count = 0;
+    return corpus->ctx->status;
+}
+
 hst_status hst_corpus_encode(hst_corpus *corpus, const hst_tokenizer *t, bool skip_unknown) {
     if (!corpus || !t) return HST_ERROR_STATE;
     hst_context *ctx = corpus->ctx;
@@ -276,9 +284,9 @@ hst_status hst_corpus_encode(hst_corpus *corpus, const hst_tokenizer *t, bool sk
         strangers s = {.count = 0};
         char text[256];
         corpus->symbols = hst_workspace(ctx, corpus->size * sizeof *corpus->symbols + 1);
-        if (!corpus->symbols || !encode(corpus, t, skip_unknown, &s)) return ctx->status;
+        if (!corpus->symbols || !encode(corpus, t, skip_unknown, &s)) return forget(corpus);
         describe(&s, text, sizeof text);
-        if (s.count > 0 && !skip_unknown) return hst_fail(ctx, HST_ERROR_FORMAT, "%s", text);
+        if (s.count > 0 && !skip_unknown) return hst_fail(ctx, HST_ERROR_FORMAT, "%s", text), forget(corpus);
         if (s.count > 0) hst_log_message(ctx, HST_LOG_WARNING, "%s; they are skipped", text);
     }
     corpus->tokenizer = t;

@@ -65,7 +65,7 @@ typedef struct hst_train_options {
 HST_API void hst_train_defaults(hst_train_options *options, size_t size);
 
 // The bytes that a run with these options will hold, without its texts: an estimate, within a quarter, made before
-// anything is taken.
+// anything is taken. The pool may keep up to half as much again for reuse.
 HST_API double hst_train_memory(const hst_train_options *options, int64_t vocabulary);
 
 typedef enum hst_event {

@@ -149,6 +149,8 @@ Test(cli_runs, characters_are_symbols_where_they_are_asked_for) {
     cr_assert(c.code == 0 && strstr(c.err, "warning") && !strcmp(c.out, " größe"), "%s", c.err);
     c = RUN("train", "text.txt", "--resume");
     cr_assert_eq(c.code, 0, "%s", c.err);
+    c = RUN("train", "text.txt", "--resume", "--tokenizer", "characters");
+    cr_assert(c.code == 2 && strstr(c.err, "leave the others out"), "%s", c.err);
     write_file("latin.txt", "caf\xe9 caf\xe9", 9);
     c = RUN("train", "latin.txt", "--tokenizer", "characters");
     cr_assert(c.code == 3 && strstr(c.err, "not UTF-8 at byte 3"), "%s", c.err);
@@ -193,7 +195,14 @@ Test(cli_runs, a_dry_run_writes_nothing) {
                   c.err);
         cr_assert(access("text.run", F_OK) != 0);
     }
-    child c = RUN("train", "text.txt", TINY, "-n", "-o", "no/such/place");
+    child c = RUN("train", "text.txt", TINY, "-n", "--steps", "40", "--json", "--quiet");
+    cr_assert(c.code == 0 && c.err_size == 0 && is_json_lines(c.out), "%s", c.err);
+    cr_assert_str_eq(json_value(c.out, NULL, "steps_left"), "40");
+    cr_assert(atof(json_value(c.out, NULL, "seconds")) > 0 && atof(json_value(c.out, NULL, "memory_bytes")) > 1e5);
+    c = RUN("train", "text.txt", TINY, "--steps", "3");
+    c = RUN("train", "text.txt", "--resume", "-n");
+    cr_assert(c.code == 0 && strstr(c.err, "the run is at its end"), "%s", c.err);
+    c = RUN("train", "text.txt", TINY, "-n", "-o", "no/such/place");
     cr_assert(c.code == 1 && strstr(c.err, "no/such"), "%s", c.err);
     c = RUN("train", "text.txt", "--hidden", "65536", "--layers", "256", "-n");
     cr_assert(c.code == 1 && strstr(c.err, "GB of memory"), "%s", c.err); // 256 * 3 * 65536^2 * 16 bytes: 53 TB

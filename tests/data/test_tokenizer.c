@@ -104,6 +104,9 @@ Test(data, strangers_are_named_or_skipped, .init = set_up, .fini = tear_down) {
     cr_expect_eq(hst_corpus_encode(strict, t, false), HST_ERROR_FORMAT);
     expect_failure(HST_ERROR_FORMAT, "8 of the text's characters are not in the vocabulary, the first at byte 1: "
                                      "'\xc3\xa9' (U+00E9) 'x' (U+0078) 'y' (U+0079) 'z' (U+007A) 'u' (U+0075)");
+    cr_expect(hst_corpus_symbols(strict).dtype == HST_U8 && hst_corpus_size(strict) == sizeof text - 1); // as it was
+    cr_expect_eq(hst_corpus_encode(strict, t, true), HST_OK); // what the error invites to
+    cr_expect_eq(hst_corpus_symbols(strict).count, 6);
     cr_expect_eq(hst_corpus_encode(lenient, t, true), HST_OK);
     cr_assert_eq(hst_corpus_size(lenient), 6);
     cr_expect_arr_eq(hst_corpus_bytes(lenient), "a b  c", 6);

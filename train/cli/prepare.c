@@ -48,8 +48,11 @@ static const char *find_checkpoint(run *r, char *path, size_t size) {
 
 // ---- room ----
 
+// What the trainer holds already, where it had to be made first, is not available any more, but is a part of the need.
 static bool check_memory(run *r) {
-    double available = cli_available_memory();
+    hst_memory held;
+    hst_memory_stats(r->ctx, &held);
+    double available = cli_available_memory() + (double)held.system_bytes;
     r->memory_bytes = hst_train_memory(&r->v.train, hst_tokenizer_size(r->tokenizer));
     if (r->memory_bytes <= available) return true;
     cli_error(

@@ -24,6 +24,12 @@ typedef struct run {
 // Prints a warning and logs it.
 void cli_run_warn(run *r, const char *message);
 
+// Notes what has been planned, and prints it.
+void cli_run_take_plan(run *r, const hst_progress *p);
+
+// A few steps of a prepared run without its folder, and what all of it would take; the exit code.
+int cli_dry_run(run *r);
+
 // Reads the texts and makes the trainer, with everything that could fail at the end tried before the first step; opens
 // the folder and its log unless this is a dry run. The exit code, after printing what is wrong.
 int cli_run_prepare(run *r);

@@ -61,6 +61,14 @@ static void print_plan(const run *r) {
             (double)r->memory_bytes / 1e6);
 }
 
+void cli_run_take_plan(run *r, const hst_progress *p) {
+    r->now = *p;
+    r->v.train.steps = p->steps;
+    r->v.train.eval_every = p->eval_every;
+    r->progress.tokens = (double)(r->v.train.accumulate * r->v.train.batch * r->v.train.length);
+    if (!r->v.quiet) print_plan(r);
+}
+
 static void log_start(run *r) {
     char now[32], texts[PATH_MAX] = "", sum[65];
     time_t clock = time(NULL);
@@ -110,10 +118,7 @@ static bool on_progress(const hst_progress *p, void *user) {
     if (p->event != HST_EVENT_BUSY) r->now = *p;
     switch (p->event) {
     case HST_EVENT_PLAN:
-        r->v.train.steps = p->steps;
-        r->v.train.eval_every = p->eval_every;
-        r->progress.tokens = (double)(r->v.train.accumulate * r->v.train.batch * r->v.train.length);
-        if (!r->v.quiet) print_plan(r);
+        cli_run_take_plan(r, p);
         log_start(r);
         break;
     case HST_EVENT_STEP:
@@ -188,6 +193,7 @@ static int finish_stopped(run *r, int number) {
         for (int i = 0; i < r->texts; i++) fprintf(stderr, " %s", cli_quoted(r->paths[i], text, sizeof text));
         if (r->v.val) fprintf(stderr, " --val %s", cli_quoted(r->v.val, text, sizeof text));
         if (r->v.val_split != 0.1) fprintf(stderr, " --val-split %.17g", r->v.val_split);
+        if (r->v.unknown == CLI_UNKNOWN_SKIP) fprintf(stderr, " --unknown skip");
         fprintf(stderr, " --resume -o %s\n", cli_quoted(r->v.output, folder, sizeof folder));
         print_result(r);
     }
@@ -202,51 +208,6 @@ static int finish_failed(run *r) {
     cli_error("%s; %s%s", hst_error(r->ctx), r->saved ? "the last good model is in " : "nothing was saved",
               r->saved ? r->v.output : "");
     return CLI_DIVERGED;
-}
-
-// ---- the dry run ----
-
-enum { DRY_STEPS = 20 };
-static const double DRY_SECONDS = 5;
-
-static bool on_dry_progress(const hst_progress *p, void *user) {
-    run *r = user;
-    if (p->event == HST_EVENT_PLAN) return on_progress(p, user);
-    if (p->event == HST_EVENT_STEP) r->now = *p;
-    bool enough = p->step >= DRY_STEPS || (p->step > 3 && p->seconds > DRY_SECONDS);
-    return !cli_stop_signal() && !(p->event == HST_EVENT_STEP && enough);
-}
-
-// Seconds that an evaluation takes, from its first symbols.
-static double evaluation_seconds(const run *r) {
-    hst_symbols all = hst_corpus_symbols(r->held_out), part = all;
-    struct timespec began, now;
-    double nats;
-    if (all.count < 2) return 0;
-    if (part.count > 16384) part.count = 16384;
-    clock_gettime(CLOCK_MONOTONIC, &began);
-    hst_lm_evaluate(hst_trainer_model(r->trainer), part, 0, NULL, &nats);
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    double seconds = (double)(now.tv_sec - began.tv_sec) + 1e-9 * (double)(now.tv_nsec - began.tv_nsec);
-    return seconds * (double)all.count / (double)part.count;
-}
-
-// A few steps of the run, without its folder.
-static int dry_run(run *r) {
-    char spent[32];
-    hst_status status = hst_trainer_run(r->trainer, NULL, on_dry_progress, r);
-    if (cli_stop_signal()) return 128 + cli_stop_signal();
-    if (status == HST_CANCELLED) hst_clear_error(r->ctx);
-    if (status != HST_OK && status != HST_CANCELLED) return cli_failure(r->ctx, false);
-    const hst_progress *p = &r->now;
-    double evaluations = r->held_out ? ceil((double)p->steps / (double)p->eval_every) : 0;
-    double seconds = (double)(p->steps * r->v.train.batch * r->v.train.length) / p->tokens_per_second +
-                     evaluations * evaluation_seconds(r);
-    if (hst_get_status(r->ctx) != HST_OK) return cli_failure(r->ctx, false);
-    fprintf(stderr, "dry run: %" PRId64 " steps would take about %s, at %.0f %ss a second; nothing was written\n",
-            p->steps, cli_format_duration(seconds, spent, sizeof spent), p->tokens_per_second,
-            hst_tokenizer_unit(r->tokenizer));
-    return CLI_DONE;
 }
 
 static int train(run *r) {
@@ -273,7 +234,7 @@ static int run_train(const void *values, int count, char **operands) {
     r.ctx = cli_open(&r.v.common, on_library_message, &r, &code);
     if (!r.ctx) return code;
     code = cli_run_prepare(&r);
-    if (code == CLI_DONE) code = r.v.dry_run ? dry_run(&r) : train(&r);
+    if (code == CLI_DONE) code = r.v.dry_run ? cli_dry_run(&r) : train(&r);
     cli_log_close(&r.log);
     hst_trainer_free(r.trainer);
     hst_corpus_free(r.held_out);

@@ -149,7 +149,7 @@ bool cli_train_options_fit(const cli_train_values *v) {
         cli_error("--patience needs a held-out text; --val-split 0 leaves none");
     else if (v->resume && v->force)
         cli_error("--resume and --force exclude each other");
-    else if (v->resume && memcmp(o, &standard, sizeof standard) != 0)
+    else if (v->resume && (memcmp(o, &standard, sizeof standard) != 0 || v->tokenizer != CLI_BYTES))
         cli_error("--resume takes the run's settings; leave the others out");
     else if (v->resume && !cli_folder_in_use(v->output))
         cli_error("%s: holds no run to go on with", v->output);
