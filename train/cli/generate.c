@@ -50,7 +50,8 @@ typedef struct printer {
 } printer;
 
 static bool print(printer *p, const char *bytes, size_t count) {
-    if (count > 0) p->last = bytes[count - 1];
+    if (count == 0) return true;
+    p->last = bytes[count - 1];
     bool written = fwrite(bytes, 1, count, stdout) == count && (!p->interactive || fflush(stdout) == 0);
     if (!written) p->error = errno;
     return written;

@@ -24,7 +24,7 @@ static double number_in(const char *path, const char *name, double unit, double 
 
 // What a control group leaves: its limit, less what it holds but for files that it could drop.
 static double left_in(const char *group) {
-    char path[PATH_MAX];
+    char path[PATH_MAX + 64];
     snprintf(path, sizeof path, "%s/memory.max", group);
     double limit = number_in(path, "", 1, INFINITY);
     snprintf(path, sizeof path, "%s/memory.current", group);
@@ -35,7 +35,7 @@ static double left_in(const char *group) {
 
 // The least that this process's group and those above it leave (version 2 of control groups).
 static double group_memory(void) {
-    char path[PATH_MAX] = "", line[PATH_MAX];
+    char path[PATH_MAX + 32] = "", line[PATH_MAX];
     FILE *in = fopen("/proc/self/cgroup", "re");
     while (in && fgets(line, sizeof line, in))
         if (!strncmp(line, "0::", 3))
