@@ -229,6 +229,7 @@ static bool add_folder(hst_corpus *corpus, const char *path) {
 hst_status hst_corpus_add(hst_corpus *corpus, const char *path) {
     if (!corpus) return HST_ERROR_STATE;
     if (hst_get_status(corpus->ctx) != HST_OK) return hst_get_status(corpus->ctx);
+    if (!path) return hst_fail(corpus->ctx, HST_ERROR_VALUE, "hst_corpus_add: path is NULL; \"-\" is standard input");
     static const char input[] = "standard input", no_text[] = "it is empty; a text is expected",
                       no_files[] =
                           "no text in it; hidden files, files with NUL bytes and the folders of runs do not count";

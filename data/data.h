@@ -54,6 +54,9 @@ HST_API const char *hst_tokenizer_text(const hst_tokenizer *tokenizer); // owned
 HST_API int64_t hst_tokenizer_size(const hst_tokenizer *tokenizer);     // V
 HST_API const char *hst_tokenizer_unit(const hst_tokenizer *tokenizer); // "byte" or "character", for messages
 HST_API bool hst_tokenizer_equal(const hst_tokenizer *a, const hst_tokenizer *b); // NULL: bytes
+// Whether there are as many symbols as in the vocabulary of a model, whose file's path the error begins with
+// (HST_ERROR_FORMAT).
+HST_API bool hst_tokenizer_fits(const hst_tokenizer *tokenizer, const char *path, int64_t vocabulary);
 // The bytes of a symbol, *count of them (0 for a number that is none), owned by the tokenizer.
 HST_API const char *hst_tokenizer_decode(const hst_tokenizer *tokenizer, int64_t symbol, size_t *count);
 HST_API int64_t hst_tokenizer_start(const hst_tokenizer *tokenizer); // newline where it is a symbol, else 0

@@ -196,6 +196,14 @@ bool hst_tokenizer_equal(const hst_tokenizer *a, const hst_tokenizer *b) {
     return x && y ? !strcmp(x, y) : x == y;
 }
 
+bool hst_tokenizer_fits(const hst_tokenizer *t, const char *path, int64_t vocabulary) {
+    if (!t) return false;
+    if (t->size == vocabulary) return true;
+    hst_fail(t->ctx, HST_ERROR_FORMAT, "%s: its vocabulary has %lld symbols, but its tokenizer, of %ss, has %lld", path,
+             (long long)vocabulary, hst_tokenizer_unit(t), (long long)t->size);
+    return false;
+}
+
 const char *hst_tokenizer_decode(const hst_tokenizer *t, int64_t symbol, size_t *count) {
     bool known = t && symbol >= 0 && symbol < t->size;
     *count = known ? t->spellings[symbol].count : 0;

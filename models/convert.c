@@ -11,14 +11,12 @@ typedef struct conversion {
     hst_safetensors *file;
     const hst_conversion *how;
     hst_converted done;
-    char prefix[HST_MAX_NAME];
+    char prefix[HST_MAX_PREFIX];
 } conversion;
 
 // A 16-bit stack stays 16-bit; f64 becomes f32, which is what a model is here.
 static void choose_form(conversion *c, const char *stack) {
-    char name[HST_MAX_NAME];
-    snprintf(name, sizeof name, "%srnn_lst.0.bias", stack);
-    const hst_entry *bias = hst_safetensors_find(c->file, name);
+    const hst_entry *bias = hst_entry_find(c->file, "%srnn_lst.0.bias", stack);
     c->done.dtype[0] = bias->dtype;
     c->done.dtype[1] = c->how->names_dtype ? c->how->dtype : bias->dtype == HST_F64 ? HST_F32 : bias->dtype;
     c->done.version[1] = c->how->version ? c->how->version : c->done.version[0];
@@ -121,17 +119,20 @@ static void convert_stack(conversion *c) {
 
 hst_status hst_convert(hst_context *ctx, const char *from, const char *to, const hst_conversion *how,
                        hst_converted *done) {
+    hst_conversion standard = hst_conversion_defaults();
+    if (done) *done = (hst_converted){0};
     if (hst_get_status(ctx) != HST_OK) return hst_get_status(ctx);
-    conversion c = {.ctx = ctx, .from = from, .to = to, .how = how, .file = hst_safetensors_open(ctx, from)};
-    if (c.file) {
-        c.done.described = hst_safetensors_metadata(c.file, HST_CONFIG_KEY) != NULL;
-        int models = hst_lm_find_prefix(c.file, how->prefix, c.prefix);
-        if (models == 0)
-            convert_stack(&c);
-        else if (hst_lm_check_single(ctx, from, models))
+    conversion c = {.ctx = ctx, .from = from, .to = to, .how = how ? how : &standard};
+    int models;
+    if (!(c.file = hst_safetensors_open(ctx, from))) return hst_get_status(ctx);
+    c.done.described = hst_safetensors_metadata(c.file, HST_CONFIG_KEY) != NULL;
+    if (hst_lm_find_prefix(ctx, from, c.file, c.how->prefix, c.prefix, &models)) {
+        if (models)
             convert_language_model(&c);
+        else
+            convert_stack(&c);
+        if (done) *done = c.done;
     }
     hst_safetensors_close(c.file);
-    if (done) *done = c.done;
     return hst_get_status(ctx);
 }

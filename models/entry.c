@@ -1,5 +1,6 @@
 // entry.c: tensors to entries of a safetensors file and back (entry.h).
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include "autograd/op.h"
@@ -53,6 +54,31 @@ bool hst_entries_add(hst_entries *entries, const char *name, int rank, const int
 }
 
 // ---- reading ----
+
+const hst_entry *hst_entry_find(const hst_safetensors *file, const char *format, ...) {
+    char name[HST_MAX_NAME];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(name, sizeof name, format, arguments);
+    va_end(arguments);
+    return hst_safetensors_find(file, name);
+}
+
+int hst_entry_prefixes(const hst_safetensors *file, const char *name, const char *given, int more,
+                       char prefixes[2][HST_MAX_PREFIX]) {
+    int found = 0;
+    size_t tail = strlen(name), most = HST_MAX_PREFIX - 1 - (size_t)more;
+    for (int i = 0; i < hst_safetensors_count(file); i++) {
+        const char *full = hst_safetensors_entry(file, i)->name;
+        size_t length = strlen(full);
+        if (length < tail || length - tail > most || strcmp(full + length - tail, name)) continue;
+        length -= tail;
+        bool is_one =
+            given ? strlen(given) == length && !strncmp(full, given, length) : length == 0 || full[length - 1] == '.';
+        if (is_one && found++ < 2) snprintf(prefixes[found - 1], HST_MAX_PREFIX, "%.*s", (int)length, full);
+    }
+    return found;
+}
 
 bool hst_entry_is_float(const hst_entry *e) {
     return e->dtype == HST_F32 || e->dtype == HST_F64 || e->dtype == HST_F16 || e->dtype == HST_BF16;

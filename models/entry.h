@@ -4,7 +4,7 @@
 
 #include "models/safetensors.h"
 
-enum { HST_MAX_NAME = 192 }; // bytes of a tensor's name in a model file, and one more
+enum { HST_MAX_NAME = 192, HST_MAX_PREFIX = 96 }; // bytes of a tensor's name in a model file, of a prefix; one more
 
 // A list of entries with names and data of its own.
 typedef struct hst_entries {
@@ -21,6 +21,15 @@ void hst_entries_end(hst_entries *entries);
 // Adds the elements of `view`, a tensor or view, under another shape with as many. An f16 that cannot hold one of them
 // is an error. f32 tensors go into files as they are in memory: F64 in the double build.
 bool hst_entries_add(hst_entries *entries, const char *name, int rank, const int64_t *shape, hst_tensor *view);
+
+// The entry whose name printf would write; NULL: not there.
+const hst_entry *hst_entry_find(const hst_safetensors *file, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// How many tensors of this name a file has behind a prefix, `given` or any that ends with a dot or is empty, and the
+// prefixes of the first two. One with more than HST_MAX_PREFIX - 1 - `more` bytes is none.
+int hst_entry_prefixes(const hst_safetensors *file, const char *name, const char *given, int more,
+                       char prefixes[2][HST_MAX_PREFIX]);
 
 bool hst_entry_is_float(const hst_entry *entry);
 bool hst_entry_has_shape(const hst_entry *entry, int rank, const int64_t *shape); // false for NULL

@@ -99,7 +99,10 @@ hst_status hst_lm_generate(const hst_lm *m, hst_symbols prompt, int64_t tokens, 
                            bool (*emit)(int64_t symbol, void *user), void *user) {
     if (!m) return HST_ERROR_STATE;
     hst_context *ctx = m->ctx;
+    hst_sampling standard = hst_sampling_defaults();
+    if (!sampling) sampling = &standard;
     if (ctx->status != HST_OK || !check(m, prompt, sampling)) return ctx->status;
+    if (!emit) return hst_fail(ctx, HST_ERROR_VALUE, "hst_lm_generate: emit is NULL; it takes the symbols");
     hst_no_grad_begin(ctx);
     hst_scope_begin(ctx);
     generator g = {.model = m,

@@ -10,24 +10,24 @@ static bool check(hst_context *ctx, const hst_lm_config *c) {
     return false;
 }
 
+// What a stack's configuration and the model's share, under the same names.
+#define SHARED(copy)                                                                                                   \
+    copy(hidden) copy(layers) copy(dropout) copy(highway_bias) copy(layer_norm) copy(rescale) copy(has_skip_term)      \
+        copy(normalize_after) copy(use_tanh) copy(v1) copy(projection_size) copy(rnn_dropout) copy(weight_c_init)      \
+            copy(rules)
+
 hst_sru_config hst_lm_stack(const hst_lm_config *c) {
-    return (hst_sru_config){
-        .input = c->hidden,
-        .hidden = c->hidden,
-        .layers = c->layers,
-        .dropout = c->dropout,
-        .highway_bias = c->highway_bias,
-        .layer_norm = c->layer_norm,
-        .rescale = c->rescale,
-        .has_skip_term = c->has_skip_term,
-        .normalize_after = c->normalize_after,
-        .use_tanh = c->use_tanh,
-        .v1 = c->v1,
-        .projection_size = c->projection_size,
-        .rnn_dropout = c->rnn_dropout,
-        .weight_c_init = c->weight_c_init,
-        .rules = c->rules,
-    };
+    hst_sru_config s = {.input = c->hidden};
+#define COPY(field) s.field = c->field;
+    SHARED(COPY)
+#undef COPY
+    return s;
+}
+
+void hst_lm_take_stack(const hst_sru_config *s, hst_lm_config *c) {
+#define COPY(field) c->field = s->field;
+    SHARED(COPY)
+#undef COPY
 }
 
 static void make_parts(hst_lm *m) {
@@ -50,6 +50,8 @@ static void make_parts(hst_lm *m) {
 }
 
 hst_lm *hst_lm_new(hst_context *ctx, const hst_lm_config *config) {
+    hst_lm_config standard = hst_lm_defaults();
+    if (!config) config = &standard;
     hst_lm *m =
         hst_get_status(ctx) == HST_OK && check(ctx, config) ? hst_allocate(ctx, sizeof *m, HST_WORKSPACE) : NULL;
     if (!m) return NULL;

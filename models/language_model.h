@@ -14,5 +14,6 @@ struct hst_lm {
 };
 
 hst_sru_config hst_lm_stack(const hst_lm_config *config); // of the model's SRU stack
+void hst_lm_take_stack(const hst_sru_config *stack, hst_lm_config *config);
 
 #endif

@@ -10,7 +10,7 @@
 
 // What is always written is what the first version of this file format had.
 #define FIELD(key, kind, always)                                                                                       \
-    { #key, kind, offsetof(hst_lm_config, key), always }
+    { #key, kind, offsetof(hst_lm_config, key), always, NULL }
 static const hst_field fields[] = {FIELD(vocabulary, HST_FIELD_SIZE, true),
                                    FIELD(hidden, HST_FIELD_SIZE, true),
                                    FIELD(layers, HST_FIELD_INT, true),
@@ -51,11 +51,6 @@ static void outer_tensors(const hst_lm *m, outer tensors[OUTER]) {
 static const char *joined(char full[HST_MAX_NAME], const char *prefix, const char *name) {
     snprintf(full, HST_MAX_NAME, "%s%s", prefix, name);
     return full;
-}
-
-static const hst_entry *find(const hst_safetensors *file, const char *prefix, const char *name) {
-    char full[HST_MAX_NAME];
-    return hst_safetensors_find(file, joined(full, prefix, name));
 }
 
 // ---- writing ----
@@ -112,28 +107,23 @@ hst_status hst_lm_export(const hst_lm *m, const char *path, int version, hst_dty
 // ---- reading ----
 
 // What halfstep saved has no prefix, though its checkpoints have more tensors of these names behind some.
-int hst_lm_find_prefix(const hst_safetensors *file, const char *given, char prefix[HST_MAX_NAME]) {
+bool hst_lm_find_prefix(hst_context *ctx, const char *path, const hst_safetensors *file, const char *given,
+                        char prefix[HST_MAX_PREFIX], int *models) {
     static const char first[] = "embedding_layer.weight";
-    int models = 0;
-    if (!given && hst_safetensors_metadata(file, HST_CONFIG_KEY)) given = "";
-    for (int i = 0; i < hst_safetensors_count(file); i++) {
-        const char *name = hst_safetensors_entry(file, i)->name;
-        size_t length = strlen(name), tail = strlen(first);
-        if (length < tail || length - tail >= HST_MAX_PREFIX - 4 || strcmp(name + length - tail, first)) continue;
-        length -= tail;
-        bool is_one =
-            given ? strlen(given) == length && !strncmp(name, given, length) : length == 0 || name[length - 1] == '.';
-        if (is_one && models++ == 0) snprintf(prefix, HST_MAX_NAME, "%.*s", (int)length, name);
-    }
-    return models;
-}
-
-bool hst_lm_check_single(hst_context *ctx, const char *path, int models) {
-    if (models <= 1) return true;
-    hst_fail(ctx, HST_ERROR_FORMAT,
-             "%s: holds %d tensors ...embedding_layer.weight; a prefix (`--prefix` of convert) chooses a model", path,
-             models);
-    return false;
+    char found[2][HST_MAX_PREFIX];
+    bool described = hst_safetensors_metadata(file, HST_CONFIG_KEY);
+    if (described && given && *given && hst_entry_find(file, "%s", first))
+        return hst_fail(ctx, HST_ERROR_VALUE, "%s: a file of halfstep's has its model under no prefix, '%s' is given",
+                        path, given),
+               false;
+    *models = hst_entry_prefixes(file, first, described && !given ? "" : given, 4, found); // room for rnn.
+    if (*models > 1)
+        return hst_fail(ctx, HST_ERROR_FORMAT,
+                        "%s: holds %d tensors ...%s; a prefix (`--prefix` of convert) chooses a model", path, *models,
+                        first),
+               false;
+    if (*models == 1) strcpy(prefix, found[0]);
+    return true;
 }
 
 static bool is_name(const char *prefix, const char *name) {
@@ -145,7 +135,8 @@ static bool is_name(const char *prefix, const char *name) {
 
 // A tied table may be stored twice, as PyTorch has it in a state_dict.
 static bool is_stored_twice(const hst_safetensors *file, const char *prefix) {
-    const hst_entry *a = find(file, prefix, "embedding_layer.weight"), *b = find(file, prefix, "output_layer.weight");
+    const hst_entry *a = hst_entry_find(file, "%sembedding_layer.weight", prefix),
+                    *b = hst_entry_find(file, "%soutput_layer.weight", prefix);
     return a && b && a->dtype == b->dtype && hst_entry_has_shape(a, b->rank, b->shape) &&
            !memcmp(a->data, b->data, a->bytes);
 }
@@ -200,7 +191,7 @@ bool hst_lm_read(hst_lm *m, const char *path, const hst_safetensors *file) {
 static bool check_sizes(hst_context *ctx, const char *path, const hst_safetensors *file, int version,
                         const hst_lm_config *c) {
     hst_sru_config stack = hst_lm_stack(c);
-    if (hst_entry_has_shape(find(file, "", "embedding_layer.weight"), 2, (int64_t[]){c->vocabulary, c->hidden}) &&
+    if (hst_entry_has_shape(hst_entry_find(file, "embedding_layer.weight"), 2, (int64_t[]){c->vocabulary, c->hidden}) &&
         hst_sru_fits(file, "rnn.", version, &stack))
         return true;
     hst_fail(ctx, HST_ERROR_FORMAT,
@@ -211,8 +202,8 @@ static bool check_sizes(hst_context *ctx, const char *path, const hst_safetensor
 
 bool hst_lm_read_config(hst_context *ctx, const char *path, const hst_safetensors *file, hst_lm_config *config) {
     *config = hst_lm_defaults();
-    if (!hst_config_read(ctx, path, file, fields, config)) return false;
-    if (!find(file, "", "embedding_layer.weight"))
+    if (!hst_config_read_own(ctx, path, file, fields, config)) return false;
+    if (!hst_entry_find(file, "embedding_layer.weight"))
         return hst_fail(ctx, HST_ERROR_FORMAT, "%s: has no embedding_layer.weight, so no language model", path), false;
     int version = hst_sru_version_of(ctx, path, file, "rnn.");
     return version && check_sizes(ctx, path, file, version, config);
@@ -221,7 +212,7 @@ bool hst_lm_read_config(hst_context *ctx, const char *path, const hst_safetensor
 // The configuration of a state_dict from Python.
 static bool infer(hst_context *ctx, const char *path, const hst_safetensors *file, const char *prefix, int version,
                   const hst_sru_config *assumed, hst_lm_config *c) {
-    const hst_entry *table = find(file, prefix, "embedding_layer.weight");
+    const hst_entry *table = hst_entry_find(file, "%sembedding_layer.weight", prefix);
     char stack[HST_MAX_NAME];
     hst_sru_config s;
     if (!hst_sru_infer(ctx, path, file, joined(stack, prefix, "rnn."), version, assumed, &s)) return false;
@@ -235,23 +226,10 @@ static bool infer(hst_context *ctx, const char *path, const hst_safetensors *fil
                false;
     *c = (hst_lm_config){
         .vocabulary = table->shape[0],
-        .hidden = s.hidden,
-        .layers = s.layers,
-        .dropout = s.dropout,
-        .highway_bias = s.highway_bias,
-        .layer_norm = s.layer_norm,
-        .rescale = s.rescale,
-        .tied = !find(file, prefix, "output_layer.weight") || is_stored_twice(file, prefix),
-        .skip_output_norm = s.layer_norm && !find(file, prefix, "output_norm.weight"),
-        .has_skip_term = s.has_skip_term,
-        .normalize_after = s.normalize_after,
-        .use_tanh = s.use_tanh,
-        .v1 = s.v1,
-        .projection_size = s.projection_size,
-        .rnn_dropout = s.rnn_dropout,
-        .weight_c_init = s.weight_c_init,
-        .rules = s.rules,
+        .tied = !hst_entry_find(file, "%soutput_layer.weight", prefix) || is_stored_twice(file, prefix),
+        .skip_output_norm = s.layer_norm && !hst_entry_find(file, "%soutput_norm.weight", prefix),
     };
+    hst_lm_take_stack(&s, c);
     return true;
 }
 
@@ -273,12 +251,13 @@ hst_lm *hst_lm_import_file(hst_context *ctx, const char *path, const hst_safeten
 hst_lm *hst_lm_import(hst_context *ctx, const char *path, const char *given, const hst_sru_config *assumed) {
     if (hst_get_status(ctx) != HST_OK) return NULL;
     hst_safetensors *file = hst_safetensors_open(ctx, path);
-    char prefix[HST_MAX_NAME];
+    char prefix[HST_MAX_PREFIX];
     hst_lm *m = NULL;
-    int models = file ? hst_lm_find_prefix(file, given, prefix) : 0;
-    if (models == 1)
+    int models;
+    bool found = file && hst_lm_find_prefix(ctx, path, file, given, prefix, &models);
+    if (found && models)
         m = hst_lm_import_file(ctx, path, file, prefix, assumed);
-    else if (file && hst_lm_check_single(ctx, path, models))
+    else if (found)
         hst_fail(ctx, HST_ERROR_FORMAT, "%s: has no %sembedding_layer.weight, so no language model", path,
                  given ? given : "");
     hst_safetensors_close(file);

@@ -17,10 +17,10 @@ bool hst_lm_read(hst_lm *model, const char *path, const hst_safetensors *file);
 
 // ---- a model's names may stand behind a prefix ----
 
-// How many tensors embedding_layer.weight a file has, behind any prefix or `given`, and the first one's prefix.
-int hst_lm_find_prefix(const hst_safetensors *file, const char *given, char prefix[HST_MAX_NAME]);
-
-bool hst_lm_check_single(hst_context *ctx, const char *path, int models); // false after hst_fail if there are several
+// Whether a file has a language model, *models 1 or 0, behind any prefix or `given`, and the prefix. false after
+// hst_fail where it has several, or where halfstep wrote it, without a prefix, and one is given.
+bool hst_lm_find_prefix(hst_context *ctx, const char *path, const hst_safetensors *file, const char *given,
+                        char prefix[HST_MAX_PREFIX], int *models);
 
 bool hst_lm_has_name(const hst_lm *model, const char *prefix, int version, const char *name);
 

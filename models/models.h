@@ -72,8 +72,8 @@ static inline hst_sru_config hst_sru_defaults(hst_sru_rules rules) {
 
 typedef struct hst_sru hst_sru;
 
-// Adds its parameters to `list` with names that start with `prefix` ("rnn."), with initial values by the rules.
-// Free with hst_sru_free; the parameters stay with the list.
+// Adds its parameters to `list` with names that start with `prefix` ("rnn."; NULL: nothing), with initial values by the
+// rules. Free with hst_sru_free; the parameters stay with the list. After an error the list is as it was.
 HST_API hst_sru *hst_sru_new(hst_parameters *list, const char *prefix, const hst_sru_config *config);
 HST_API void hst_sru_free(hst_sru *sru); // NULL is accepted
 HST_API const hst_sru_config *hst_sru_configuration(const hst_sru *sru);
@@ -91,13 +91,15 @@ HST_API hst_status hst_sru_save(const hst_sru *sru, const char *path);
 HST_API hst_status hst_sru_export(const hst_sru *sru, const char *path, int version, hst_dtype dtype);
 
 // A stack from such a file, of either version and any floating-point type, its parameters added to `list` under the
-// names' prefix in the file. prefix NULL: it is found; more than one stack is an error that names two. For a file
-// without halfstep.config (a state_dict from Python) `assumed` gives use_tanh, bidirectional, normalize_after,
-// has_skip_term, v1, dropout and highway_bias as far as shapes and scale_x leave them open, and NULL is an error.
+// names' prefix in the file; none after an error. prefix NULL: it is found; two stacks are an error that names them.
+// For a file without halfstep.config (a state_dict from Python) `assumed` gives use_tanh, bidirectional,
+// normalize_after, has_skip_term, v1, dropout and highway_bias as far as shapes and scale_x leave them open, and NULL
+// is an error.
 HST_API hst_sru *hst_sru_load(hst_parameters *list, const char *path, const char *prefix,
                               const hst_sru_config *assumed);
 
-// The numbers of such a file into a stack of the same configuration; with a transform those of everything but it.
+// The numbers of such a file into a stack of the same configuration; with a transform those of everything but it. After
+// an error some of the stack's numbers may be the file's already.
 HST_API hst_status hst_sru_read(hst_sru *sru, const char *path);
 
 // ---- the language model: embedding -> SRU stack -> layer norm -> output layer ----
@@ -131,8 +133,9 @@ static inline hst_lm_config hst_lm_defaults(void) {
 
 typedef struct hst_lm hst_lm;
 
-HST_API hst_lm *hst_lm_new(hst_context *ctx, const hst_lm_config *config); // random weights from the context's stream
-HST_API void hst_lm_free(hst_lm *model);                                   // NULL is accepted
+// Random weights from the context's stream; config NULL: the defaults.
+HST_API hst_lm *hst_lm_new(hst_context *ctx, const hst_lm_config *config);
+HST_API void hst_lm_free(hst_lm *model); // NULL is accepted
 HST_API const hst_lm_config *hst_lm_configuration(const hst_lm *model);
 HST_API hst_parameters *hst_lm_parameters(const hst_lm *model); // owned by the model
 
@@ -148,7 +151,8 @@ HST_API const char *hst_lm_tokenizer(const hst_lm *model);
 
 // A model's file: as a stack's, above. hst_lm_load takes files with a halfstep.config. hst_lm_import takes a state_dict
 // from Python too, with these names behind any prefix (NULL: it is found) and `assumed` as above; a language model
-// reads forwards only, so assumed->bidirectional is an error.
+// reads forwards only, so assumed->bidirectional is an error. So is a prefix for a file with a halfstep.config, whose
+// model has none (a checkpoint's averages behind one are not the model that it describes).
 HST_API hst_status hst_lm_save(const hst_lm *model, const char *path);
 HST_API hst_status hst_lm_export(const hst_lm *model, const char *path, int version, hst_dtype dtype);
 HST_API hst_lm *hst_lm_load(hst_context *ctx, const char *path);
@@ -164,6 +168,14 @@ typedef struct hst_conversion {
     hst_sru_config assumed; // for a file without halfstep.config
 } hst_conversion;
 
+// The file as it is, and, where it has no halfstep.config, the package's defaults.
+static inline hst_conversion hst_conversion_defaults(void) {
+    hst_conversion c;
+    memset(&c, 0, sizeof c);
+    c.assumed = hst_sru_defaults(HST_SRU_2);
+    return c;
+}
+
 typedef struct hst_converted {
     bool language_model; // or a stack
     bool described;      // by a halfstep.config, so nothing had to be assumed
@@ -175,7 +187,8 @@ typedef struct hst_converted {
 } hst_converted;
 
 // A language model or a stack, in a file of halfstep's or a state_dict, written anew to the path `to`; *done, if not
-// NULL, says what became what. A tensor that belongs to neither is an error that names it.
+// NULL, says what became what; how NULL: the defaults. A tensor that belongs to neither is an error that names it, and
+// a prefix an error as in hst_lm_import.
 HST_API hst_status hst_convert(hst_context *ctx, const char *from, const char *to, const hst_conversion *how,
                                hst_converted *done);
 
@@ -194,7 +207,7 @@ static inline hst_sampling hst_sampling_defaults(void) {
 }
 
 // Reads the prompt, of at least one symbol, then calls `emit` with each of up to `tokens` new symbols; emit returns
-// false to stop.
+// false to stop. sampling NULL: the defaults.
 HST_API hst_status hst_lm_generate(const hst_lm *model, hst_symbols prompt, int64_t tokens,
                                    const hst_sampling *sampling, bool (*emit)(int64_t symbol, void *user), void *user);
 

@@ -67,6 +67,7 @@ static bool read_file(hst_safetensors *file, int fd, uint64_t size) {
 
 hst_safetensors *hst_safetensors_open(hst_context *ctx, const char *path) {
     if (hst_get_status(ctx) != HST_OK) return NULL;
+    if (!path) return hst_fail(ctx, HST_ERROR_VALUE, "a model's file is to be read, but its path is NULL"), NULL;
     hst_safetensors *file = new_file(ctx, path);
     if (!file) return NULL;
     uint64_t size = 0;
@@ -83,6 +84,7 @@ void hst_safetensors_close(hst_safetensors *file) {
     hst_context *ctx = file->ctx;
     hst_workspace_free(ctx, file->header);
     hst_workspace_free(ctx, file->data);
+    hst_workspace_free(ctx, file->by_name);
     hst_workspace_free(ctx, file->records);
     hst_workspace_free(ctx, file->metadata);
     hst_workspace_free(ctx, file);
@@ -91,16 +93,21 @@ void hst_safetensors_close(hst_safetensors *file) {
 int hst_safetensors_count(const hst_safetensors *file) { return file->count; }
 const hst_entry *hst_safetensors_entry(const hst_safetensors *file, int i) { return &file->records[i].entry; }
 
-const hst_entry *hst_safetensors_find(const hst_safetensors *file, const char *name) {
-    for (int i = 0; i < file->count; i++)
-        if (!strcmp(file->records[i].entry.name, name)) return &file->records[i].entry;
-    return NULL;
+static int is_named(const void *name, const void *record) {
+    return strcmp(name, (*(const hst_record *const *)record)->entry.name);
 }
 
+const hst_entry *hst_safetensors_find(const hst_safetensors *file, const char *name) {
+    const hst_record *const *found = bsearch(name, file->by_name, (size_t)file->count, sizeof *file->by_name, is_named);
+    return found ? &(*found)->entry : NULL;
+}
+
+static int has_key(const void *key, const void *pair) { return strcmp(key, ((const hst_pair *)pair)->key); }
+
 const char *hst_safetensors_metadata(const hst_safetensors *file, const char *key) {
-    for (int i = 0; i < file->pairs; i++)
-        if (!strcmp(file->metadata[i].key, key)) return file->metadata[i].value;
-    return NULL;
+    const hst_pair *found =
+        file->pairs ? bsearch(key, file->metadata, (size_t)file->pairs, sizeof *file->metadata, has_key) : NULL;
+    return found ? found->value : NULL;
 }
 
 // ---- writing ----
@@ -151,6 +158,7 @@ static void write_sum(const hst_safetensors *file, const hst_span *spans, int co
 hst_status hst_safetensors_write(hst_context *ctx, const char *path, const hst_entry *entries, int count,
                                  const char *const *metadata, int pairs) {
     if (hst_get_status(ctx) != HST_OK) return hst_get_status(ctx);
+    if (!path) return hst_fail(ctx, HST_ERROR_VALUE, "a model's file is to be written, but its path is NULL");
     hst_safetensors *check = new_file(ctx, path);
     hst_entry *sorted = hst_workspace(ctx, ((size_t)count + 1) * sizeof *sorted);
     hst_span *spans = hst_workspace(ctx, ((size_t)count + 1) * sizeof *spans), header = {NULL, 0};

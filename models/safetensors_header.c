@@ -151,7 +151,8 @@ bool hst_header_parse(hst_safetensors *file, size_t size) {
 // ---- the layout: names are new, and the data is covered once and to its end ----
 
 static int by_name(const void *a, const void *b) {
-    return strcmp(((const hst_record *)a)->entry.name, ((const hst_record *)b)->entry.name);
+    const hst_record *const *x = a, *const *y = b;
+    return strcmp((*x)->entry.name, (*y)->entry.name);
 }
 
 static int by_key(const void *a, const void *b) {
@@ -162,7 +163,7 @@ static int by_offset(const void *a, const void *b) {
     const hst_record *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
     if (x->end != y->end) return x->end < y->end ? -1 : 1;
-    return by_name(a, b);
+    return by_name(&x, &y);
 }
 
 static void sort(void *array, int count, size_t width, int (*compare)(const void *, const void *)) {
@@ -170,11 +171,14 @@ static void sort(void *array, int count, size_t width, int (*compare)(const void
 }
 
 static bool check_names(hst_safetensors *file) {
-    sort(file->records, file->count, sizeof *file->records, by_name);
+    file->by_name = hst_workspace(file->ctx, (size_t)file->count * sizeof *file->by_name + 1);
+    if (!file->by_name) return false;
+    for (int i = 0; i < file->count; i++) file->by_name[i] = &file->records[i];
+    sort(file->by_name, file->count, sizeof *file->by_name, by_name);
     sort(file->metadata, file->pairs, sizeof *file->metadata, by_key);
     for (int i = 1; i < file->count; i++)
-        if (by_name(&file->records[i - 1], &file->records[i]) == 0)
-            return hst_defect(file, file->records[i].entry.name, "is there twice");
+        if (by_name(&file->by_name[i - 1], &file->by_name[i]) == 0)
+            return hst_defect(file, file->by_name[i]->entry.name, "is there twice");
     for (int i = 1; i < file->pairs; i++)
         if (by_key(&file->metadata[i - 1], &file->metadata[i]) == 0)
             return hst_defect(file, NULL, "the metadata has '%.64s' twice", file->metadata[i].key);
@@ -183,8 +187,8 @@ static bool check_names(hst_safetensors *file) {
 
 bool hst_header_check(hst_safetensors *file, uint64_t data_bytes) {
     uint64_t at = 0;
-    if (!check_names(file)) return false;
     sort(file->records, file->count, sizeof *file->records, by_offset);
+    if (!check_names(file)) return false;
     for (int i = 0; i < file->count; i++) {
         hst_record *r = &file->records[i];
         uint64_t bytes = 1;

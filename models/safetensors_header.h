@@ -21,8 +21,9 @@ struct hst_safetensors {
     const char *path; // for messages while opening
     char *header;     // decoded in place: names and metadata are strings in it
     char *data;
-    hst_record *records;
-    hst_pair *metadata;
+    hst_record *records;        // in the order of their data
+    const hst_record **by_name; // the same, to be searched
+    hst_pair *metadata;         // by key
     int count, pairs;
 };
 
@@ -32,7 +33,8 @@ bool hst_defect(const hst_safetensors *file, const char *tensor, const char *for
 
 // The `size` bytes of file->header, JSON, to records and pairs; decoded in place.
 bool hst_header_parse(hst_safetensors *file, size_t size);
-// Names are new, and the data, `data_bytes` long, is covered once and to its end. Sorts records by place, pairs by key.
+// Names are new, and the data, `data_bytes` long, is covered once and to its end. Sorts records by place, pairs by key,
+// and makes by_name.
 bool hst_header_check(hst_safetensors *file, uint64_t data_bytes);
 
 // A dtype's place in the reference writer's order.

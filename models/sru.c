@@ -1,7 +1,9 @@
 // sru.c: a stack of SRU layers. A layer's only product is over all time steps at once; what runs through time is cheap.
 #include <math.h>
 #include <string.h>
+#include "models/config.h"
 #include "models/sru.h"
+#include "optim/parameter.h"
 
 // ---- sizes ----
 
@@ -23,10 +25,8 @@ double hst_sru_scale(const hst_sru_config *c) {
 }
 
 bool hst_sru_check(hst_context *ctx, const hst_sru_config *c) {
-    const struct {
-        const char *name;
-        double value, low, high;
-    } ranges[] = {
+    if (!c) return hst_fail(ctx, HST_ERROR_VALUE, "hst_sru_new: config is NULL; hst_sru_defaults gives one"), false;
+    const hst_range ranges[] = {
         {"input", (double)c->input, 1, 1 << 30},
         {"hidden", (double)c->hidden, 1, 1 << 30},
         {"layers", c->layers, 1, 1 << 20},
@@ -36,12 +36,7 @@ bool hst_sru_check(hst_context *ctx, const hst_sru_config *c) {
         {"projection_size", (double)c->projection_size, 0, 1 << 30},
         {"weight_c_init", c->weight_c_init, 0, 1e6},
     };
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-        if (!(ranges[i].value >= ranges[i].low && ranges[i].value <= ranges[i].high)) {
-            hst_fail(ctx, HST_ERROR_VALUE, "hst_sru_new: %s is %g; it must be between %g and %g", ranges[i].name,
-                     ranges[i].value, ranges[i].low, ranges[i].high);
-            return false;
-        }
+    if (!hst_check_ranges(ctx, "hst_sru_new", ranges, sizeof ranges / sizeof *ranges)) return false;
     if (c->rules == HST_SRU_HALFSTEP || c->rules == HST_SRU_2 || c->rules == HST_SRU_3) return true;
     hst_fail(ctx, HST_ERROR_VALUE, "hst_sru_new: rules is %d; it must be HST_SRU_HALFSTEP, HST_SRU_2 or HST_SRU_3",
              (int)c->rules);
@@ -53,6 +48,8 @@ bool hst_sru_check(hst_context *ctx, const hst_sru_config *c) {
 hst_sru *hst_sru_new(hst_parameters *list, const char *prefix, const hst_sru_config *config) {
     if (!list) return NULL;
     hst_context *ctx = hst_parameters_context(list);
+    int before = list->count;
+    if (!prefix) prefix = "";
     if (ctx->status != HST_OK || !hst_sru_check(ctx, config)) return NULL;
     if (strlen(prefix) >= HST_MAX_PREFIX) {
         hst_fail(ctx, HST_ERROR_VALUE, "hst_sru_new: the prefix has %zu bytes; it may have %d", strlen(prefix),
@@ -73,6 +70,7 @@ hst_sru *hst_sru_new(hst_parameters *list, const char *prefix, const hst_sru_con
     hst_scope_end(ctx, NULL);
     ctx->category = category;
     if (ctx->status == HST_OK) return sru;
+    hst_parameters_cut(list, before);
     hst_sru_free(sru);
     return NULL;
 }

@@ -3,11 +3,10 @@
 #define HST_SRU_H
 
 #include "autograd/op.h"
+#include "models/entry.h"
 #include "models/models.h"
 
 #define HST_NORM_EPS 1e-5 // of every layer norm in the model, as upstream's
-
-enum { HST_MAX_PREFIX = 96 }; // bytes of a stack's prefix, and one more
 
 // A layer's sizes: what its transform takes and gives, the width between its two matrices (0: there is one), planes.
 typedef struct hst_sru_sizes {

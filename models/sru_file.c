@@ -8,7 +8,7 @@
 #include "models/sru_file.h"
 
 #define FIELD(key, kind)                                                                                               \
-    { #key, kind, offsetof(hst_sru_config, key), true }
+    { #key, kind, offsetof(hst_sru_config, key), true, NULL }
 const hst_field hst_sru_fields[] = {FIELD(input, HST_FIELD_SIZE),
                                     FIELD(hidden, HST_FIELD_SIZE),
                                     FIELD(layers, HST_FIELD_INT),
@@ -114,48 +114,30 @@ static hst_tensor *view_of(const hst_sru *sru, int layer, int version, const par
 
 // ---- finding a stack ----
 
-static bool ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && !strcmp(text + length - tail, end);
-}
-
-static const hst_entry *find(const hst_safetensors *file, const char *prefix, const char *name) {
-    char full[HST_MAX_NAME];
-    snprintf(full, sizeof full, "%s%s", prefix, name);
-    return hst_safetensors_find(file, full);
-}
-
 bool hst_sru_find_prefix(hst_context *ctx, const char *path, const hst_safetensors *file, const char *given,
                          char prefix[HST_MAX_PREFIX]) {
     static const char first[] = "rnn_lst.0.bias";
-    int stacks = 0;
-    for (int i = 0; i < hst_safetensors_count(file); i++) {
-        const char *name = hst_safetensors_entry(file, i)->name;
-        size_t length = strlen(name) - (ends_with(name, first) ? strlen(first) : 0);
-        bool is_stack = name[length] && (length == 0 || name[length - 1] == '.') && length < HST_MAX_PREFIX;
-        if (!is_stack || (given && (strlen(given) != length || strncmp(name, given, length)))) continue;
-        if (++stacks == 2) {
-            hst_fail(
-                ctx, HST_ERROR_FORMAT,
-                "%s: holds several stacks of SRU layers, %srnn_lst and %.*srnn_lst among them; a prefix (`--prefix` "
-                "of convert) chooses one",
-                path, prefix, (int)length, name);
-            return false;
-        }
-        snprintf(prefix, HST_MAX_PREFIX, "%.*s", (int)length, name);
-    }
-    if (stacks) return true;
-    hst_fail(ctx, HST_ERROR_FORMAT, "%s: has no tensor %s%s, so no stack of SRU layers%s", path, given ? given : "...",
-             first, given ? " of this prefix" : "");
-    return false;
+    char found[2][HST_MAX_PREFIX];
+    int stacks = hst_entry_prefixes(file, first, given, 0, found);
+    if (stacks == 1)
+        strcpy(prefix, found[0]);
+    else if (stacks)
+        hst_fail(ctx, HST_ERROR_FORMAT,
+                 "%s: holds several stacks of SRU layers, %srnn_lst and %srnn_lst among them; a prefix (`--prefix` of "
+                 "convert) chooses one",
+                 path, found[0], found[1]);
+    else
+        hst_fail(ctx, HST_ERROR_FORMAT, "%s: has no tensor %s%s, so no stack of SRU layers%s", path,
+                 given ? given : "...", first, given ? " of this prefix" : "");
+    return stacks == 1;
 }
 
 int hst_sru_version_of(hst_context *ctx, const char *path, const hst_safetensors *file, const char *prefix) {
-    if (find(file, prefix, "rnn_lst.0.weight")) return 2;
-    if (find(file, prefix, "rnn_lst.0.transform_module.weight") ||
-        find(file, prefix, "rnn_lst.0.transform_module.1.weight"))
+    if (hst_entry_find(file, "%srnn_lst.0.weight", prefix)) return 2;
+    if (hst_entry_find(file, "%srnn_lst.0.transform_module.weight", prefix) ||
+        hst_entry_find(file, "%srnn_lst.0.transform_module.1.weight", prefix))
         return 3;
-    if (find(file, prefix, "rnn_lst.0.transform_module.linear1.weight"))
+    if (hst_entry_find(file, "%srnn_lst.0.transform_module.linear1.weight", prefix))
         hst_fail(ctx, HST_ERROR_FORMAT,
                  "%s: its layers are those of SRU++ (%srnn_lst.0.transform_module.linear1); only "
                  "plain SRU layers can be read",

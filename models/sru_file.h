@@ -3,7 +3,6 @@
 #define HST_SRU_FILE_H
 
 #include "models/config.h"
-#include "models/entry.h"
 #include "models/sru.h"
 
 extern const hst_field hst_sru_fields[]; // of a stack's halfstep.config

@@ -1,5 +1,6 @@
 // sru_save.c: stacks of SRU layers as files of their own: what models.h promises of them, over sru_file.h.
 #include "models/sru_file.h"
+#include "optim/parameter.h"
 
 bool hst_sru_check_form(hst_context *ctx, const char *who, int version, hst_dtype dtype) {
     if ((version == 2 || version == 3) && hst_is_float(dtype)) return true;
@@ -32,7 +33,7 @@ bool hst_sru_read_config(hst_context *ctx, const char *path, const hst_safetenso
     if (assumed && !hst_safetensors_metadata(file, HST_CONFIG_KEY))
         return hst_sru_infer(ctx, path, file, prefix, version, assumed, config);
     *config = hst_sru_defaults(HST_SRU_HALFSTEP);
-    if (!hst_config_read(ctx, path, file, hst_sru_fields, config)) return false;
+    if (!hst_config_read_own(ctx, path, file, hst_sru_fields, config)) return false;
     if (hst_sru_fits(file, prefix, version, config)) return true;
     hst_fail(ctx, HST_ERROR_FORMAT,
              "%s: its configuration (input %lld, hidden %lld, layers %d) does not fit its tensors", path,
@@ -48,8 +49,10 @@ hst_sru *hst_sru_load_file(hst_parameters *list, const char *path, const hst_saf
     char prefix[HST_MAX_PREFIX];
     int version = hst_sru_find_prefix(ctx, path, file, given, prefix) ? hst_sru_version_of(ctx, path, file, prefix) : 0;
     if (!version || !hst_sru_read_config(ctx, path, file, prefix, version, assumed, &config)) return NULL;
+    int before = hst_parameter_count(list);
     hst_sru *sru = hst_sru_new(list, prefix, &config);
     if (sru && hst_sru_read_entries(sru, path, file, prefix, version)) return sru;
+    hst_parameters_cut(list, before);
     hst_sru_free(sru);
     return NULL;
 }

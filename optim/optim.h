@@ -132,6 +132,12 @@ typedef struct hst_schedule {
     double factor;  // of HST_STEP_DECAY: what a drop multiplies the rate by
 } hst_schedule;
 
+// A cosine from 1, without a warm-up, to 0; a drop is to a tenth. steps, and `every`, are left to set.
+static inline hst_schedule hst_schedule_defaults(void) {
+    hst_schedule s = {HST_COSINE, 1, 0, 0, 0, 0, 0.1};
+    return s;
+}
+
 // The rate of a step, which counts from 0; after `steps` it stays at the end's where the schedule has one.
 HST_API double hst_schedule_rate(const hst_schedule *schedule, int64_t step);
 

@@ -9,12 +9,17 @@ hst_parameters *hst_parameters_new(hst_context *ctx) {
     return list;
 }
 
+void hst_parameters_cut(hst_parameters *list, int count) {
+    while (list->count > count) {
+        const hst_parameter_item *last = &list->items[--list->count];
+        hst_unretain(last->value);
+        hst_free(list->ctx, last->name);
+    }
+}
+
 void hst_parameters_free(hst_parameters *list) {
     if (!list) return;
-    for (int i = 0; i < list->count; i++) {
-        hst_unretain(list->items[i].value);
-        hst_free(list->ctx, list->items[i].name);
-    }
+    hst_parameters_cut(list, 0);
     hst_free(list->ctx, list->items);
     hst_free(list->ctx, list);
 }

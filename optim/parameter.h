@@ -17,4 +17,7 @@ struct hst_parameters {
     int count, capacity;
 };
 
+// Takes away all but the first `count`, of something that could not be made as a whole.
+void hst_parameters_cut(hst_parameters *list, int count);
+
 #endif

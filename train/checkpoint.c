@@ -5,154 +5,58 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include "models/json.h"
-#include "models/language_model_file.h"
+#include "models/config.h"
 #include "train/trainer.h"
 
-enum { MAX_NAME = 160, MAX_TRAINING = 4096, MAX_PATH = 4096 };
+#define TRAINING_KEY "halfstep.training"
+
+enum { MAX_NAME = 160, MAX_PATH = 4096 };
 
 // ---- what a run is, beside tensors: one table for writing and reading ----
 // A field that a file lacks is younger than the file, whose run had what hst_train_defaults gives for it.
 
-typedef enum kind { INTEGER, REAL, SEED, FLAG, OPTIMIZER, SCHEDULE, SUM } kind;
+static const char *optimizer_name(unsigned kind) { return hst_optimizer_name((hst_optimizer_kind)kind); }
+static const char *schedule_name(unsigned kind) { return hst_schedule_name((hst_schedule_kind)kind); }
 
-static const struct {
-    const char *key;
-    kind kind;
-    size_t offset; // in the trainer
-} fields[] = {
-    {"step", INTEGER, offsetof(hst_trainer, done.step)},
-    {"steps", INTEGER, offsetof(hst_trainer, options.steps)},
-    {"batch", INTEGER, offsetof(hst_trainer, options.batch)},
-    {"length", INTEGER, offsetof(hst_trainer, options.length)},
-    {"fresh_share", REAL, offsetof(hst_trainer, options.fresh_share)},
-    {"optimizer", OPTIMIZER, offsetof(hst_trainer, options.optimizer)},
-    {"lr", REAL, offsetof(hst_trainer, options.lr)},
-    {"schedule", SCHEDULE, offsetof(hst_trainer, options.schedule)},
-    {"warmup", REAL, offsetof(hst_trainer, options.warmup)},
-    {"floor", REAL, offsetof(hst_trainer, options.floor)},
-    {"lr_step_every", REAL, offsetof(hst_trainer, options.lr_step_every)},
-    {"lr_step_factor", REAL, offsetof(hst_trainer, options.lr_step_factor)},
-    {"clip", REAL, offsetof(hst_trainer, options.clip)},
-    {"weight_decay", REAL, offsetof(hst_trainer, options.weight_decay)},
-    {"momentum", REAL, offsetof(hst_trainer, options.momentum)},
-    {"nesterov", FLAG, offsetof(hst_trainer, options.nesterov)},
-    {"beta1", REAL, offsetof(hst_trainer, options.beta1)},
-    {"beta2", REAL, offsetof(hst_trainer, options.beta2)},
-    {"eps", REAL, offsetof(hst_trainer, options.eps)},
-    {"accumulate", INTEGER, offsetof(hst_trainer, options.accumulate)},
-    {"ema", REAL, offsetof(hst_trainer, options.ema)},
-    {"eval_every", INTEGER, offsetof(hst_trainer, options.eval_every)},
-    {"save_every", INTEGER, offsetof(hst_trainer, options.save_every)},
-    {"patience", INTEGER, offsetof(hst_trainer, options.patience)},
-    {"seed", SEED, offsetof(hst_trainer, options.seed)},
-    {"smooth_loss", REAL, offsetof(hst_trainer, done.smooth_loss)},
-    {"validation", REAL, offsetof(hst_trainer, done.validation)},
-    {"best", REAL, offsetof(hst_trainer, done.best)},
-    {"best_step", INTEGER, offsetof(hst_trainer, done.best_step)},
-    {"evaluated", INTEGER, offsetof(hst_trainer, done.evaluated)},
-    {"since_best", INTEGER, offsetof(hst_trainer, done.since_best)},
-    {"text_sha256", SUM, offsetof(hst_trainer, text_sum)},
-};
-enum { FIELDS = sizeof fields / sizeof *fields };
-
-static void write_training(const hst_trainer *t, char text[MAX_TRAINING]) {
-    hst_json_writer out = hst_json_into(text, MAX_TRAINING);
-    hst_json_put_open(&out, '{');
-    for (int i = 0; i < FIELDS; i++) {
-        const void *at = (const char *)t + fields[i].offset;
-        if (fields[i].kind == REAL && isnan(*(const double *)at)) continue; // nothing yet
-        hst_json_put_key(&out, fields[i].key);
-        switch (fields[i].kind) {
-        case INTEGER:
-            hst_json_put_integer(&out, *(const int64_t *)at);
-            break;
-        case REAL:
-            hst_json_put_number(&out, *(const double *)at);
-            break;
-        case SEED:
-            hst_json_put_unsigned(&out, *(const uint64_t *)at);
-            break;
-        case FLAG:
-            hst_json_put_boolean(&out, *(const bool *)at);
-            break;
-        case OPTIMIZER:
-            hst_json_put_string(&out, hst_optimizer_name(*(const hst_optimizer_kind *)at));
-            break;
-        case SCHEDULE:
-            hst_json_put_string(&out, hst_schedule_name(*(const hst_schedule_kind *)at));
-            break;
-        case SUM:
-            hst_json_put_string(&out, at);
-            break;
-        }
-    }
-    hst_json_put_key(&out, "isa"), hst_json_put_string(&out, hst_isa(t->ctx));
-    hst_json_put_close(&out, '}');
-}
-
-// false for a name that is not known; a value that is not even of its kind is the reader's error.
-static bool read_field(hst_json *in, int i, hst_trainer *t, const char **name) {
-    void *at = (char *)t + fields[i].offset;
-    uint64_t whole;
-    const char *sum;
-    switch (fields[i].kind) {
-    case INTEGER:
-        whole = hst_json_unsigned(in);
-        *(int64_t *)at = whole < INT64_MAX ? (int64_t)whole : INT64_MAX;
-        break;
-    case REAL:
-        *(double *)at = hst_json_number(in);
-        break;
-    case SEED:
-        *(uint64_t *)at = hst_json_unsigned(in);
-        break;
-    case FLAG:
-        *(bool *)at = hst_json_boolean(in);
-        break;
-    case OPTIMIZER:
-        *name = hst_json_string(in);
-        return !*name || hst_optimizer_find(*name, at);
-    case SCHEDULE:
-        *name = hst_json_string(in);
-        return !*name || hst_schedule_find(*name, at);
-    case SUM:
-        sum = hst_json_string(in);
-        snprintf(at, sizeof t->text_sum, "%s", sum ? sum : "");
-        break;
-    }
-    return true;
-}
-
-// Fills in *t as far as the table goes.
-static bool read_training(hst_context *ctx, const char *path, const hst_safetensors *file, hst_trainer *t) {
-    const char *metadata = hst_safetensors_metadata(file, "halfstep.training");
-    char text[MAX_TRAINING], problem[HST_JSON_PROBLEM];
-    const char *name;
-    if (!metadata || strlen(metadata) >= sizeof text)
-        return hst_fail(ctx, HST_ERROR_FORMAT, "%s: holds a model only, not a run that could go on", path), false;
-    strcpy(text, metadata);
-    hst_json in = hst_json_open(text, strlen(text));
-    hst_json_enter(&in, '{');
-    while (hst_json_next(&in)) {
-        int i = 0;
-        while (i < FIELDS && strcmp(in.key, fields[i].key)) i++;
-        const char *isa = !strcmp(in.key, "isa") ? hst_json_string(&in) : NULL;
-        if (isa && strcmp(isa, hst_isa(ctx)))
-            hst_log_message(ctx, HST_LOG_WARNING, "%s: was made with the %s kernels; with %s the last bits will differ",
-                            path, isa, hst_isa(ctx));
-        if (i < FIELDS && !read_field(&in, i, t, &name))
-            return hst_fail(ctx, HST_ERROR_FORMAT,
-                            "%s: its run's %s is `%s`, which this version does not know; a newer one may", path,
-                            fields[i].key, name),
-                   false;
-        if (i == FIELDS && strcmp(in.key, "isa")) hst_json_skip(&in);
-    }
-    if (hst_json_end(&in)) return true;
-    return hst_fail(ctx, HST_ERROR_FORMAT, "%s: halfstep.training in its metadata is damaged, %s", path,
-                    hst_json_problem(&in, problem)),
-           false;
-}
+#define FIELD(key, kind, member)                                                                                       \
+    { key, HST_FIELD_##kind, offsetof(hst_trainer, member), true, NULL }
+#define NAMED(key, member, name)                                                                                       \
+    { key, HST_FIELD_NAME, offsetof(hst_trainer, member), true, name }
+static const hst_field fields[] = {FIELD("step", COUNT, done.step),
+                                   FIELD("steps", COUNT, options.steps),
+                                   FIELD("batch", COUNT, options.batch),
+                                   FIELD("length", COUNT, options.length),
+                                   FIELD("fresh_share", REAL, options.fresh_share),
+                                   NAMED("optimizer", options.optimizer, optimizer_name),
+                                   FIELD("lr", REAL, options.lr),
+                                   NAMED("schedule", options.schedule, schedule_name),
+                                   FIELD("warmup", REAL, options.warmup),
+                                   FIELD("floor", REAL, options.floor),
+                                   FIELD("lr_step_every", REAL, options.lr_step_every),
+                                   FIELD("lr_step_factor", REAL, options.lr_step_factor),
+                                   FIELD("clip", REAL, options.clip),
+                                   FIELD("weight_decay", REAL, options.weight_decay),
+                                   FIELD("momentum", REAL, options.momentum),
+                                   FIELD("nesterov", FLAG, options.nesterov),
+                                   FIELD("beta1", REAL, options.beta1),
+                                   FIELD("beta2", REAL, options.beta2),
+                                   FIELD("eps", REAL, options.eps),
+                                   FIELD("accumulate", COUNT, options.accumulate),
+                                   FIELD("ema", REAL, options.ema),
+                                   FIELD("eval_every", COUNT, options.eval_every),
+                                   FIELD("save_every", COUNT, options.save_every),
+                                   FIELD("patience", COUNT, options.patience),
+                                   FIELD("seed", SEED, options.seed),
+                                   FIELD("smooth_loss", REAL, done.smooth_loss),
+                                   FIELD("validation", REAL, done.validation),
+                                   FIELD("best", REAL, done.best),
+                                   FIELD("best_step", COUNT, done.best_step),
+                                   FIELD("evaluated", COUNT, done.evaluated),
+                                   FIELD("since_best", COUNT, done.since_best),
+                                   FIELD("text_sha256", TEXT, text_sum),
+                                   FIELD("held_out_sha256", TEXT, held_out_sum),
+                                   FIELD("isa", TEXT, isa),
+                                   {0}};
 
 // ---- the tensors beside the model's: the optimizer's, then the averages ----
 
@@ -181,13 +85,15 @@ static hst_entry entry_of(const char *name, const hst_tensor *x) {
 static hst_status write_checkpoint(hst_trainer *t, const char *path) {
     int states = state_count(t);
     hst_entry *entries = hst_workspace(t->ctx, ((size_t)states + 1) * sizeof *entries);
-    char(*names)[MAX_NAME] = hst_workspace(t->ctx, ((size_t)states + 1) * MAX_NAME), training[MAX_TRAINING];
+    char(*names)[MAX_NAME] = hst_workspace(t->ctx, ((size_t)states + 1) * MAX_NAME), training[HST_MAX_CONFIG];
     for (int i = 0; entries && names && i < states; i++) entries[i] = entry_of(names[i], state(t, i, names[i]));
     if (entries && names) {
         entries[states] = entry_of("trainer.state", t->state);
         if (!*t->text_sum) hst_corpus_sha256(t->text, t->text_sum);
-        write_training(t, training);
-        hst_lm_save_with(t->model, path, entries, states + 1, (const char *const[]){"halfstep.training", training}, 1);
+        if (!*t->held_out_sum && t->held_out) hst_corpus_sha256(t->held_out, t->held_out_sum);
+        snprintf(t->isa, sizeof t->isa, "%s", hst_isa(t->ctx));
+        hst_config_write(fields, t, NULL, training);
+        hst_lm_save_with(t->model, path, entries, states + 1, (const char *const[]){TRAINING_KEY, training}, 1);
     }
     hst_workspace_free(t->ctx, names);
     hst_workspace_free(t->ctx, entries);
@@ -231,8 +137,7 @@ hst_status hst_trainer_save_best(hst_trainer *t, const char *folder, char *path,
 // ---- going on ----
 
 static bool restore(hst_trainer *t, const char *path, const hst_safetensors *file) {
-    bool ok =
-        hst_lm_read(t->model, path, file) && hst_entry_load(t->ctx, path, file, "trainer.state", t->state, t->state);
+    bool ok = hst_entry_load(t->ctx, path, file, "trainer.state", t->state, t->state);
     for (int i = 0; ok && i < state_count(t); i++) {
         char name[MAX_NAME];
         hst_tensor *to = state(t, i, name);
@@ -243,45 +148,63 @@ static bool restore(hst_trainer *t, const char *path, const hst_safetensors *fil
     return ok && t->ctx->status == HST_OK;
 }
 
-// A model's shape is its file's; what is only for training stays the options'.
-static void take_shape(const hst_lm_config *config, hst_train_options *o) {
-    o->hidden = config->hidden;
-    o->layers = config->layers;
-    o->tied = config->tied;
-    o->projection = config->projection_size;
-    o->layer_norm = !config->layer_norm ? HST_NORM_NONE : config->normalize_after ? HST_NORM_AFTER : HST_NORM_BEFORE;
-    o->highway_bias = config->highway_bias;
-    o->no_rescale = !config->rescale;
-    o->tanh = config->use_tanh;
+static bool check_tokenizer(hst_context *ctx, const char *path, const hst_safetensors *file,
+                            const hst_lm_config *config, const hst_corpus *text) {
+    hst_tokenizer *own = hst_tokenizer_read(ctx, hst_safetensors_metadata(file, "halfstep.tokenizer"));
+    if (own && hst_tokenizer_fits(own, path, config->vocabulary) &&
+        !hst_tokenizer_equal(own, hst_corpus_tokenizer(text)))
+        hst_fail(ctx, HST_ERROR_VALUE, "%s: the text was not encoded with the tokenizer of this file", path);
+    hst_tokenizer_free(own);
+    return ctx->status == HST_OK;
 }
 
-static bool check_tokenizer(hst_context *ctx, const char *path, const hst_safetensors *file, const hst_corpus *text) {
-    const char *wanted = hst_safetensors_metadata(file, "halfstep.tokenizer");
-    const char *given = hst_tokenizer_text(hst_corpus_tokenizer(text));
-    if (wanted && given ? !strcmp(wanted, given) : wanted == given) return true;
-    hst_fail(ctx, HST_ERROR_VALUE, "%s: the text was not encoded with the tokenizer of this file", path);
+// The run as its file describes it, into *t as far as the table goes.
+static bool read_training(hst_context *ctx, const char *path, const hst_safetensors *file, hst_trainer *t) {
+    if (!hst_safetensors_metadata(file, TRAINING_KEY))
+        return hst_fail(ctx, HST_ERROR_FORMAT, "%s: holds a model only, not a run that could go on", path), false;
+    if (!hst_config_read(ctx, path, file, TRAINING_KEY, fields, t)) return false;
+    if (*t->isa && strcmp(t->isa, hst_isa(ctx)))
+        hst_log_message(ctx, HST_LOG_WARNING, "%s: was made with the %s kernels; with %s the last bits will differ",
+                        path, t->isa, hst_isa(ctx));
+    int64_t steps = t->options.steps, step = t->done.step;
+    if (steps >= step && step >= t->done.evaluated && step >= t->done.best_step && step >= t->done.since_best &&
+        step - t->done.best_step >= t->done.since_best)
+        return true;
+    hst_fail(ctx, HST_ERROR_FORMAT,
+             "%s: no run gets to where this one is said to be: step %lld of %lld, the last evaluation after %lld, the "
+             "best after %lld and %lld since",
+             path, (long long)step, (long long)steps, (long long)t->done.evaluated, (long long)t->done.best_step,
+             (long long)t->done.since_best);
+    return false;
+}
+
+// A run goes on with its texts. `saved` has their sums, "?" where the file is older than the field.
+static bool check_texts(hst_context *ctx, const char *path, const hst_trainer *saved, const char *text_sum,
+                        const char *held_out_sum) {
+    bool held_out = strcmp(saved->held_out_sum, "?") && strcmp(saved->held_out_sum, held_out_sum);
+    if (!held_out && !strcmp(saved->text_sum, text_sum)) return true;
+    hst_fail(ctx, HST_ERROR_VALUE, "%s: the %s; a run goes on with the same text", path,
+             strcmp(saved->text_sum, text_sum) ? "text given is not the one that its run learns from"
+                                               : "held-out text is not the one that its run is evaluated on");
     return false;
 }
 
 static hst_trainer *resume(hst_context *ctx, const char *path, const hst_safetensors *file, const hst_corpus *text,
                            const hst_corpus *held_out) {
-    hst_trainer saved = {.done = {.smooth_loss = NAN, .validation = NAN, .best = NAN}};
+    hst_trainer saved = {.held_out_sum = "?", .done = {.smooth_loss = NAN, .validation = NAN, .best = NAN}};
     hst_lm_config config;
-    char sum[sizeof saved.text_sum];
+    char text_sum[HST_FIELD_TEXT_SIZE], held_out_sum[HST_FIELD_TEXT_SIZE] = "";
     hst_train_defaults(&saved.options, sizeof saved.options);
     if (!read_training(ctx, path, file, &saved) || !hst_lm_read_config(ctx, path, file, &config)) return NULL;
-    hst_corpus_sha256(text, sum);
-    if (text && strcmp(saved.text_sum, sum)) {
-        hst_fail(ctx, HST_ERROR_VALUE,
-                 "%s: the text given is not the one that its run learns from; a run goes on with the same text", path);
-        return NULL;
-    }
-    if (!check_tokenizer(ctx, path, file, text)) return NULL;
-    take_shape(&config, &saved.options);
+    hst_corpus_sha256(text, text_sum);
+    if (hst_can_evaluate(held_out)) hst_corpus_sha256(held_out, held_out_sum);
+    if (text && !check_texts(ctx, path, &saved, text_sum, held_out_sum)) return NULL;
+    if (!check_tokenizer(ctx, path, file, &config, text)) return NULL;
+    hst_train_take_model(&config, &saved.options);
     saved.options.dropout = config.dropout;
-    hst_trainer *t = hst_trainer_make(ctx, &saved.options, &config, text, held_out);
+    hst_trainer *t = hst_trainer_make(ctx, &saved.options, &config, path, file, text, held_out);
     if (!t) return NULL;
-    memcpy(t->text_sum, sum, sizeof sum);
+    memcpy(t->text_sum, text_sum, sizeof text_sum);
     t->done = saved.done;
     if (restore(t, path, file)) return t;
     hst_trainer_free(t);
@@ -303,14 +226,10 @@ hst_trainer *hst_trainer_new_from(hst_context *ctx, const char *path, const hst_
     if (hst_get_status(ctx) != HST_OK || !hst_trainer_take_options(ctx, options, &o)) return NULL;
     hst_safetensors *file = hst_safetensors_open(ctx, path);
     hst_trainer *t = NULL;
-    if (file && hst_lm_read_config(ctx, path, file, &config) && check_tokenizer(ctx, path, file, text)) {
-        take_shape(&config, &o);
+    if (file && hst_lm_read_config(ctx, path, file, &config) && check_tokenizer(ctx, path, file, &config, text)) {
+        hst_train_take_model(&config, &o);
         config.dropout = o.dropout;
-        t = hst_trainer_make(ctx, &o, &config, text, held_out);
-    }
-    if (t && !hst_lm_read(t->model, path, file)) {
-        hst_trainer_free(t);
-        t = NULL;
+        t = hst_trainer_make(ctx, &o, &config, path, file, text, held_out);
     }
     hst_safetensors_close(file);
     return t;

@@ -1,6 +1,6 @@
-// options.c: the trainer's defaults.
+// options.c: the trainer's defaults, and the model in its options.
 #include <string.h>
-#include "train/train.h"
+#include "train/trainer.h"
 
 void hst_train_defaults(hst_train_options *options, size_t size) {
     static const hst_train_options defaults = {
@@ -29,4 +29,31 @@ void hst_train_defaults(hst_train_options *options, size_t size) {
     };
     memcpy(options, &defaults, size < sizeof defaults ? size : sizeof defaults);
     options->size = size;
+}
+
+hst_lm_config hst_train_model(const hst_train_options *o, const hst_tokenizer *tokenizer) {
+    hst_lm_config config = hst_lm_defaults();
+    if (tokenizer) config.vocabulary = hst_tokenizer_size(tokenizer);
+    config.hidden = o->hidden;
+    config.layers = o->layers;
+    config.dropout = o->dropout;
+    config.tied = o->tied;
+    config.projection_size = o->projection;
+    config.layer_norm = o->layer_norm != HST_NORM_NONE;
+    config.normalize_after = o->layer_norm == HST_NORM_AFTER;
+    config.highway_bias = o->highway_bias;
+    config.rescale = !o->no_rescale;
+    config.use_tanh = o->tanh;
+    return config;
+}
+
+void hst_train_take_model(const hst_lm_config *config, hst_train_options *o) {
+    o->hidden = config->hidden;
+    o->layers = config->layers;
+    o->tied = config->tied;
+    o->projection = config->projection_size;
+    o->layer_norm = !config->layer_norm ? HST_NORM_NONE : config->normalize_after ? HST_NORM_AFTER : HST_NORM_BEFORE;
+    o->highway_bias = config->highway_bias;
+    o->no_rescale = !config->rescale;
+    o->tanh = config->use_tanh;
 }

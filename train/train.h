@@ -104,12 +104,13 @@ typedef struct hst_trainer hst_trainer;
 HST_API hst_trainer *hst_trainer_new(hst_context *ctx, const hst_train_options *options, const hst_corpus *text,
                                      const hst_corpus *held_out);
 // The same with the weights and the shape of a model file instead of random ones, to train them further on another
-// text, which must be encoded with the model's tokenizer; options->hidden, layers and tied are the file's.
+// text, which must be encoded with the model's tokenizer. The file's are hidden, layers, tied, projection, layer_norm,
+// highway_bias, no_rescale and tanh; the averages start from its weights.
 HST_API hst_trainer *hst_trainer_new_from(hst_context *ctx, const char *path, const hst_train_options *options,
                                           const hst_corpus *text, const hst_corpus *held_out);
 // The trainer of a run that was stopped or killed, from its last.safetensors: weights, optimizer, carried state, place
 // in the text and settings. Given the same texts it ends with the same bytes as the run that was never stopped.
-// HST_ERROR_VALUE for another text.
+// HST_ERROR_VALUE for another text or held-out text, or for one where there was none.
 HST_API hst_trainer *hst_trainer_resume(hst_context *ctx, const char *path, const hst_corpus *text,
                                         const hst_corpus *held_out);
 HST_API void hst_trainer_free(hst_trainer *trainer); // NULL is accepted

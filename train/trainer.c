@@ -4,13 +4,12 @@
 #include <string.h>
 #include "train/trainer.h"
 
+static const double MOST_BATCHES = 0x1p53; // of a run: the whole numbers that a double holds
+
 // ---- making ----
 
 static bool check(hst_context *ctx, const hst_train_options *o) {
-    const struct {
-        const char *name;
-        double value, low, high;
-    } ranges[] = {
+    const hst_range ranges[] = {
         {"hidden", (double)o->hidden, 1, 1 << 20},
         {"layers", o->layers, 1, 1000},
         {"dropout", o->dropout, 0, 0.999},
@@ -36,13 +35,9 @@ static bool check(hst_context *ctx, const hst_train_options *o) {
         {"eval_every", (double)o->eval_every, 0, 1e15},
         {"save_every", (double)o->save_every, 0, 1e15},
         {"patience", (double)o->patience, 0, 1e15},
+        {"steps x accumulate", (double)o->steps * (double)o->accumulate, 0, MOST_BATCHES},
     };
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-        if (!(ranges[i].value >= ranges[i].low && ranges[i].value <= ranges[i].high)) {
-            hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: %s is %g; it must be between %g and %g", ranges[i].name,
-                     ranges[i].value, ranges[i].low, ranges[i].high);
-            return false;
-        }
+    if (!hst_check_ranges(ctx, "hst_trainer_new", ranges, sizeof ranges / sizeof *ranges)) return false;
     if (!hst_schedule_name(o->schedule)) {
         hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: there is no schedule of kind %d", (int)o->schedule);
         return false;
@@ -53,13 +48,22 @@ static bool check(hst_context *ctx, const hst_train_options *o) {
     return false;
 }
 
-static void make_parts(hst_trainer *t, const hst_lm_config *config) {
+// The number of steps from that of epochs; 0 where the plan has yet to make one.
+static int64_t steps_of(hst_trainer *t) {
     const hst_train_options *o = &t->options;
-    t->stream = hst_stream_new(t->text, o->batch, o->length, o->seed);
-    if (t->stream && o->steps == 0 && o->seconds == 0)
-        t->options.steps =
-            (int64_t)ceil(o->epochs * (double)hst_stream_epoch_batches(t->stream) / (double)o->accumulate);
-    if (!t->stream || !(t->model = hst_lm_new(t->ctx, config))) return;
+    if (o->steps > 0 || o->seconds > 0) return o->steps;
+    double accumulate = (double)o->accumulate;
+    double steps = ceil(o->epochs * (double)hst_stream_epoch_batches(t->stream) / accumulate);
+    const hst_range range = {"steps x accumulate", steps * accumulate, 0, MOST_BATCHES};
+    return hst_check_ranges(t->ctx, "hst_trainer_new", &range, 1) ? (int64_t)steps : 0;
+}
+
+// The averages start from the weights, so a file's come first.
+static void make_parts(hst_trainer *t, const hst_lm_config *config, const char *path, const hst_safetensors *file) {
+    hst_train_options *o = &t->options;
+    if (!(t->stream = hst_stream_new(t->text, o->batch, o->length, o->seed))) return;
+    o->steps = steps_of(t);
+    if (!(t->model = hst_lm_new(t->ctx, config)) || (file && !hst_lm_read(t->model, path, file))) return;
     hst_optimizer_options optimizer = hst_optimizer_defaults(o->optimizer);
     optimizer.decay = o->weight_decay;
     optimizer.momentum = o->momentum;
@@ -77,8 +81,11 @@ static void make_parts(hst_trainer *t, const hst_lm_config *config) {
     t->carried = hst_own(hst_zeros(t->ctx, HST_F32, HST_SHAPE(o->layers, o->batch, o->hidden)));
 }
 
+bool hst_can_evaluate(const hst_corpus *held_out) { return hst_corpus_symbols(held_out).count > 1; }
+
 hst_trainer *hst_trainer_make(hst_context *ctx, const hst_train_options *options, const hst_lm_config *model,
-                              const hst_corpus *text, const hst_corpus *held_out) {
+                              const char *path, const hst_safetensors *file, const hst_corpus *text,
+                              const hst_corpus *held_out) {
     if (!text) hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: text is NULL; there is nothing to learn from");
     if ((text && hst_corpus_context(text) != ctx) || (held_out && hst_corpus_context(held_out) != ctx))
         hst_fail(ctx, HST_ERROR_STATE, "hst_trainer_new: a text belongs to another context");
@@ -92,10 +99,10 @@ hst_trainer *hst_trainer_make(hst_context *ctx, const hst_train_options *options
     *t = (hst_trainer){.ctx = ctx,
                        .options = o,
                        .text = text,
-                       .held_out = hst_corpus_symbols(held_out).count > 1 ? held_out : NULL,
+                       .held_out = hst_can_evaluate(held_out) ? held_out : NULL,
                        .done = {.smooth_loss = NAN, .validation = NAN, .best = NAN}};
     hst_seed(ctx, o.seed);
-    make_parts(t, model);
+    make_parts(t, model, path, file);
     if (ctx->status == HST_OK) return t;
     hst_trainer_free(t);
     return NULL;
@@ -114,19 +121,8 @@ hst_trainer *hst_trainer_new(hst_context *ctx, const hst_train_options *options,
                              const hst_corpus *held_out) {
     hst_train_options o;
     if (!hst_trainer_take_options(ctx, options, &o)) return NULL;
-    hst_lm_config config = hst_lm_defaults();
-    if (hst_corpus_tokenizer(text)) config.vocabulary = hst_tokenizer_size(hst_corpus_tokenizer(text));
-    config.hidden = o.hidden;
-    config.layers = o.layers;
-    config.dropout = o.dropout;
-    config.tied = o.tied;
-    config.projection_size = o.projection;
-    config.layer_norm = o.layer_norm != HST_NORM_NONE;
-    config.normalize_after = o.layer_norm == HST_NORM_AFTER;
-    config.highway_bias = o.highway_bias;
-    config.rescale = !o.no_rescale;
-    config.use_tanh = o.tanh;
-    return hst_trainer_make(ctx, &o, &config, text, held_out);
+    hst_lm_config config = hst_train_model(&o, hst_corpus_tokenizer(text));
+    return hst_trainer_make(ctx, &o, &config, NULL, NULL, text, held_out);
 }
 
 void hst_trainer_free(hst_trainer *t) {

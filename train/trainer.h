@@ -2,7 +2,9 @@
 #ifndef HST_TRAINER_H
 #define HST_TRAINER_H
 
+#include "models/config.h"
 #include "models/language_model.h"
+#include "models/language_model_file.h"
 #include "train/train.h"
 
 struct hst_trainer {
@@ -13,26 +15,37 @@ struct hst_trainer {
     hst_optimizer *optimizer;
     hst_ema *ema; // NULL: none
     hst_stream *stream;
-    hst_tensor *ids, *targets;        // (L, B)
-    hst_tensor *state;                // (N, B, D): what the lanes carry from step to step
-    hst_tensor *carried;              // the same within a step, from batch to batch
-    double loss, norm, rate;          // of the last step
-    char text_sum[65];                // SHA-256 of text, once it was needed: a run goes on with the same
-    struct {                          // what the run has got to; with the tensors, all that it needs to go on
-        int64_t step;                 // steps done
-        int64_t evaluated, best_step; // the steps of the last evaluation and of the best
-        int64_t since_best;           // evaluations after the best
-        double validation, best;      // their losses; NaN before the first
-        double smooth_loss;           // a running mean
+    hst_tensor *ids, *targets;              // (L, B)
+    hst_tensor *state;                      // (N, B, D): what the lanes carry from step to step
+    hst_tensor *carried;                    // the same within a step, from batch to batch
+    double loss, norm, rate;                // of the last step
+    char text_sum[HST_FIELD_TEXT_SIZE];     // SHA-256 of text, once it was needed: a run goes on with the same
+    char held_out_sum[HST_FIELD_TEXT_SIZE]; // the same of held_out; "": there is none
+    char isa[HST_FIELD_TEXT_SIZE];          // of the kernels that the last checkpoint was made with
+    struct {                                // what the run has got to; with the tensors, all that it needs to go on
+        int64_t step;                       // steps done
+        int64_t evaluated, best_step;       // the steps of the last evaluation and of the best
+        int64_t since_best;                 // evaluations after the best
+        double validation, best;            // their losses; NaN before the first
+        double smooth_loss;                 // a running mean
     } done;
 };
 
 // The options as hst_trainer_new takes them, defaults where the program knows fewer; false after an error.
 bool hst_trainer_take_options(hst_context *ctx, const hst_train_options *options, hst_train_options *taken);
 
-// hst_trainer_new with a model that the options alone do not describe.
+// hst_trainer_new with a model that the options alone do not describe, and its weights from a file, if that is not
+// NULL.
 hst_trainer *hst_trainer_make(hst_context *ctx, const hst_train_options *options, const hst_lm_config *model,
-                              const hst_corpus *text, const hst_corpus *held_out);
+                              const char *path, const hst_safetensors *file, const hst_corpus *text,
+                              const hst_corpus *held_out);
+
+bool hst_can_evaluate(const hst_corpus *held_out); // there is one, of at least two symbols
+
+// The model that options describe, of bytes if tokenizer is NULL; and a model's shape as options, all but the dropout,
+// which is only for training.
+hst_lm_config hst_train_model(const hst_train_options *options, const hst_tokenizer *tokenizer);
+void hst_train_take_model(const hst_lm_config *config, hst_train_options *options);
 
 // hst_lm_evaluate's predictions of one lane in one forward pass.
 enum { HST_EVALUATED_CHUNK = 1024 };

@@ -218,3 +218,29 @@ Test(models, safetensors_accepts_what_the_reference_accepts, .init = set_up, .fi
         hst_safetensors_close(file);
     }
 }
+
+// Each tensor of a hostile header is found by its name, and in a time that does not grow with the square of their
+// number: a search from the start would take minutes.
+Test(models, safetensors_finds_each_of_very_many, .init = set_up, .fini = tear_down, .timeout = 30) {
+    enum { MANY = 200000, NAME = 32 };
+    char(*names)[NAME] = malloc(MANY * sizeof *names);
+    hst_entry *entries = malloc(MANY * sizeof *entries);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(names[i], NAME, "rnn.rnn_lst.0.bias.%d", (int)(i * 7919LL % MANY));
+        entries[i] = (hst_entry){.name = names[i], .dtype = HST_F32, .rank = 1};
+    }
+    const char *const metadata[] = {"b", "2", "a", "1", "c", "3"};
+    cr_assert_eq(hst_safetensors_write(ctx, path(), entries, MANY, metadata, 3), HST_OK, "%s", hst_error(ctx));
+    hst_safetensors *file = hst_safetensors_open(ctx, path());
+    cr_assert(file && hst_safetensors_count(file) == MANY, "%s", hst_error(ctx));
+    for (int i = 0; i < MANY; i++) {
+        const hst_entry *e = hst_safetensors_find(file, names[i]);
+        cr_assert(e && !strcmp(e->name, names[i]), "%s", names[i]);
+    }
+    cr_expect(!hst_safetensors_find(file, "rnn.rnn_lst.0.bias") && !hst_safetensors_find(file, "z"));
+    cr_expect_str_eq(hst_safetensors_metadata(file, "a"), "1");
+    cr_expect_str_eq(hst_safetensors_metadata(file, "c"), "3");
+    cr_expect_null(hst_safetensors_metadata(file, "d"));
+    hst_safetensors_close(file);
+    free(entries), free(names);
+}

@@ -1,7 +1,7 @@
 // test_sru_file.c: files of stacks and language models that are not as they should be, or not only that; and
 // conversions.
 #include <math.h>
-#include "models/safetensors.h"
+#include "models/language_model_file.h"
 #include "models/sru.h"
 #include "tests/temporary.h"
 
@@ -143,6 +143,40 @@ Test(sru_file, a_configuration_that_contradicts_the_tensors_is_refused) {
     expect_failure(HST_ERROR_FORMAT, "scale_x does not agree with the configuration, which gives 1.12");
 }
 
+// sqrt(1 + 2 exp(b)) is a finite number above 1.
+Test(sru_file, a_scale_that_no_bias_gives_is_refused) {
+    const double scales[] = {0.5, 0, -2, INFINITY, NAN};
+    hst_sru_config assumed = hst_sru_defaults(HST_SRU_2);
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
+        tensor tensors[] = {LAYER("a.", 0), {0}};
+        char says[64];
+        tensors[3].value = scales[i];
+        snprintf(says, sizeof says, "odd: a.rnn_lst.0.scale_x is %g; ", scales[i]);
+        cr_expect_null(load(write_file("odd", tensors, NULL), NULL, &assumed));
+        expect_failure(HST_ERROR_FORMAT, says);
+    }
+}
+
+// What was not made leaves nothing in the list, so that the names are free for another try.
+Test(sru_file, a_failure_leaves_the_list_as_it_was) {
+    hst_sru_config assumed = hst_sru_defaults(HST_SRU_2), config = assumed;
+    hst_parameters *list = hst_parameters_new(ctx);
+    hst_memory before, after;
+    hst_memory_stats(ctx, &before);
+    const tensor tensors[] = {LAYER("", 0), {"rnn_lst.0.gain", 1, {5}, 0}, {0}};
+    cr_expect_null(hst_sru_load(list, write_file("rest", tensors, NULL), NULL, &assumed));
+    expect_failure(HST_ERROR_FORMAT, "rnn_lst.0.gain has no place");
+    cr_expect_eq(hst_parameter_count(list), 0);
+    hst_memory_stats(ctx, &after);
+    cr_expect_eq(after.current[HST_WEIGHTS], before.current[HST_WEIGHTS]);
+    hst_parameter(list, "rnn_lst.1.bias", hst_zeros(ctx, HST_F32, HST_SHAPE(1)));
+    config.input = config.hidden = 3;
+    cr_expect_null(hst_sru_new(list, "", &config));
+    expect_failure(HST_ERROR_VALUE, "already a parameter named rnn_lst.1.bias");
+    cr_expect_eq(hst_parameter_count(list), 1);
+    hst_parameters_free(list);
+}
+
 // ---- 16 bits ----
 
 Test(sru_file, f16_refuses_what_it_cannot_hold) {
@@ -163,8 +197,6 @@ Test(sru_file, f16_refuses_what_it_cannot_hold) {
 
 // ---- conversions ----
 
-static hst_conversion plain(void) { return (hst_conversion){.assumed = hst_sru_defaults(HST_SRU_2)}; }
-
 // A language model from Python: a prefix, a tied table stored twice, layer norm without one before the output layer.
 static const tensor foreign[] = {LAYER("model.rnn.", 0),
                                  {"model.rnn.rnn_lst.0.layer_norm.weight", 1, {3}, 1},
@@ -176,7 +208,7 @@ static const tensor foreign[] = {LAYER("model.rnn.", 0),
                                  {0}};
 
 Test(sru_file, a_language_model_of_pythons_becomes_one_of_halfsteps) {
-    hst_conversion how = plain();
+    hst_conversion how = hst_conversion_defaults();
     hst_converted done;
     const char *from = write_file("foreign", foreign, NULL), *to = in_folder("to");
     cr_expect_eq(hst_convert(ctx, from, to, &how, &done), HST_ERROR_FORMAT);
@@ -196,7 +228,7 @@ Test(sru_file, a_language_model_of_pythons_becomes_one_of_halfsteps) {
     how.assumed.bidirectional = true;
     cr_expect_neq(hst_convert(ctx, from, in_folder("x"), &how, &done), HST_OK);
     hst_clear_error(ctx);
-    how = plain(), how.assumed.use_tanh = true; // the file says of itself that it has none
+    how = hst_conversion_defaults(), how.assumed.use_tanh = true; // the file says of itself that it has none
     cr_expect_neq(hst_convert(ctx, to, in_folder("x"), &how, &done), HST_OK);
     expect_failure(HST_ERROR_FORMAT, "use_tanh is asked for, which its configuration and tensors contradict");
 }
@@ -235,7 +267,7 @@ Test(sru_file, what_version_2_does_not_have_is_not_written_for_it) {
                               {"rnn_lst.0.bias", 1, {6}, 0},
                               {0}};
     const char *from = write_file("third", tensors, NULL);
-    hst_conversion how = plain();
+    hst_conversion how = hst_conversion_defaults();
     hst_converted done;
     how.version = 2;
     cr_expect_neq(hst_convert(ctx, from, in_folder("second"), &how, &done), HST_OK);
@@ -253,7 +285,7 @@ Test(sru_file, a_model_converted_back_is_the_same_file) {
     config.normalize_after = true, config.rnn_dropout = 0.25, config.v1 = true, config.rules = HST_SRU_2;
     hst_lm *model = hst_lm_new(ctx, &config);
     cr_assert_eq(hst_lm_save(model, in_folder("a")), HST_OK, "%s", hst_error(ctx));
-    hst_conversion third = plain(), second = plain();
+    hst_conversion third = hst_conversion_defaults(), second = hst_conversion_defaults();
     third.version = 3, second.version = 2;
     cr_assert_eq(hst_convert(ctx, in_folder("a"), in_folder("b"), &third, NULL), HST_OK, "%s", hst_error(ctx));
     cr_assert_eq(hst_convert(ctx, in_folder("b"), in_folder("c"), &second, NULL), HST_OK, "%s", hst_error(ctx));
@@ -268,5 +300,32 @@ Test(sru_file, a_model_converted_back_is_the_same_file) {
               got->v1);
     cr_expect(got->rules == HST_SRU_2 && got->has_skip_term && !got->skip_output_norm);
     hst_lm_free(again);
+    hst_lm_free(model);
+}
+
+// A checkpoint's averages stand behind a prefix, but its configuration is that of the model without one.
+Test(sru_file, a_prefix_is_refused_where_the_model_has_none) {
+    hst_lm_config config = hst_lm_defaults();
+    config.vocabulary = 5, config.hidden = 3, config.layers = 1;
+    hst_lm *model = hst_lm_new(ctx, &config);
+    static const double table[15] = {0};
+    const hst_entry more = {"ema.embedding_layer.weight", HST_F64, 2, {5, 3}, table, sizeof table};
+    char from[256];
+    strcpy(from, in_folder("last"));
+    hst_conversion how = hst_conversion_defaults();
+    hst_sru_config assumed = hst_sru_defaults(HST_SRU_2);
+    cr_assert_eq(hst_lm_save_with(model, from, &more, 1, (const char *const[]){"halfstep.training", "{}"}, 1), HST_OK);
+    const char *const prefixes[] = {"ema.", "rnn.", "other."};
+    for (int i = 0; i < 3; i++) {
+        hst_converted done = {.left_out = 7};
+        how.prefix = prefixes[i];
+        cr_expect_neq(hst_convert(ctx, from, in_folder("to"), &how, &done), HST_OK, "%s", prefixes[i]);
+        expect_failure(HST_ERROR_VALUE, "last: a file of halfstep's has its model under no prefix");
+        cr_expect_eq(done.left_out, 0);
+        cr_expect_null(hst_lm_import(ctx, from, prefixes[i], &assumed));
+        expect_failure(HST_ERROR_VALUE, "last: a file of halfstep's has its model under no prefix");
+    }
+    how.prefix = "";
+    cr_expect_eq(hst_convert(ctx, from, in_folder("to"), &how, NULL), HST_OK, "%s", hst_error(ctx));
     hst_lm_free(model);
 }

@@ -100,6 +100,45 @@ Test(null, nothing_else) {
     hst_trainer_free(NULL);
 }
 
+static void refuses_path(hst_context *ctx, const char *what) {
+    cr_expect(hst_get_status(ctx) == HST_ERROR_VALUE && strstr(hst_error(ctx), "path is NULL"), "%s: %s", what,
+              hst_error(ctx));
+    hst_clear_error(ctx);
+}
+
+// NULL is the defaults where there are any, and otherwise an error like others.
+Test(null, no_options_and_no_path) {
+    hst_context *ctx = hst_open(NULL);
+    hst_parameters *list = hst_parameters_new(ctx);
+    hst_lm *model = hst_lm_new(ctx, NULL);
+    cr_assert(model, "%s", hst_error(ctx));
+    cr_expect_eq(hst_lm_configuration(model)->hidden, hst_lm_defaults().hidden);
+    cr_expect_eq(hst_lm_generate(model, hst_byte_symbols("a", 1), 1, NULL, keep_going, NULL), HST_OK);
+    cr_expect_eq(hst_lm_generate(model, hst_byte_symbols("a", 1), 1, NULL, NULL, NULL), HST_ERROR_VALUE);
+    hst_clear_error(ctx);
+    cr_expect_null(hst_sru_new(list, "", NULL));
+    cr_expect_eq(hst_get_status(ctx), HST_ERROR_VALUE);
+    hst_clear_error(ctx);
+    hst_sru_config config = hst_sru_defaults(HST_SRU_HALFSTEP);
+    config.input = config.hidden = 4;
+    hst_sru *sru = hst_sru_new(list, NULL, &config);
+    cr_assert(sru, "%s", hst_error(ctx));
+    cr_expect_str_eq(hst_parameter_name(list, 0), "rnn_lst.0.weight");
+    hst_lm_save(model, NULL), refuses_path(ctx, "hst_lm_save");
+    hst_lm_export(model, NULL, 2, HST_F32), refuses_path(ctx, "hst_lm_export");
+    hst_lm_load(ctx, NULL), refuses_path(ctx, "hst_lm_load");
+    hst_lm_import(ctx, NULL, NULL, NULL), refuses_path(ctx, "hst_lm_import");
+    hst_sru_save(sru, NULL), refuses_path(ctx, "hst_sru_save");
+    hst_sru_load(list, NULL, NULL, NULL), refuses_path(ctx, "hst_sru_load");
+    hst_sru_read(sru, NULL), refuses_path(ctx, "hst_sru_read");
+    hst_convert(ctx, NULL, "x", NULL, NULL), refuses_path(ctx, "hst_convert");
+    hst_trainer_resume(ctx, NULL, NULL, NULL), refuses_path(ctx, "hst_trainer_resume");
+    hst_trainer_new_from(ctx, NULL, NULL, NULL, NULL), refuses_path(ctx, "hst_trainer_new_from");
+    hst_corpus *text = hst_corpus_new(ctx);
+    hst_corpus_add(text, NULL), refuses_path(ctx, "hst_corpus_add");
+    hst_close(ctx);
+}
+
 // A whole training program in which the first thing fails: the error is that of the first thing.
 Test(null, a_program_without_checks_reports_the_first_error) {
     hst_context *ctx = hst_open(NULL);

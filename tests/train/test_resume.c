@@ -151,7 +151,7 @@ static void replace_in(const char *name, const char *from, const char *to) {
 // A file from before these settings were there has none of them, and its run had what are now their defaults.
 Test(resume, a_checkpoint_without_the_younger_fields) {
     static const char *const keys[] = {"schedule", "lr_step_every", "lr_step_factor", "nesterov", "beta1",
-                                       "beta2",    "eps",           "accumulate",     "ema"};
+                                       "beta2",    "eps",           "accumulate",     "ema",      "held_out_sha256"};
     stop s = {7, HST_EVENT_STEP};
     hst_trainer *t = fresh(0);
     hst_trainer_run(t, folder, NULL, NULL);
@@ -202,4 +202,46 @@ Test(resume, what_cannot_go_on_is_refused) {
     cr_expect_null(hst_trainer_resume(ctx, in_folder("missing.safetensors"), text, NULL));
     cr_expect_eq(hst_get_status(ctx), HST_ERROR_IO);
     cr_expect_null(hst_trainer_resume(NULL, "", NULL, NULL));
+}
+
+// The held-out text decides which weights are the best: another would make another run of it.
+Test(resume, another_held_out_text_is_refused) {
+    static const char says[] = "the held-out text is not the one that its run is evaluated on";
+    hst_corpus *other = hst_corpus_new(ctx);
+    hst_corpus_add_bytes(other, "another text\n", 13);
+    for (int evaluated = 0; evaluated < 2; evaluated++) {
+        hst_corpus *own = evaluated ? held_out : NULL;
+        hst_train_options o = *hst_trainer_options(fresh(0));
+        hst_trainer *t = hst_trainer_new(ctx, &o, text, own);
+        hst_trainer_run(t, folder, NULL, NULL);
+        hst_trainer_free(t);
+        hst_corpus *const wrong[] = {other, evaluated ? NULL : held_out};
+        for (int i = 0; i < 2; i++) {
+            cr_expect_null(hst_trainer_resume(ctx, in_folder("last.safetensors"), text, wrong[i]));
+            cr_expect(hst_get_status(ctx) == HST_ERROR_VALUE && strstr(hst_error(ctx), says), "%d %d: %s", evaluated, i,
+                      hst_error(ctx));
+            hst_clear_error(ctx);
+        }
+        t = hst_trainer_resume(ctx, in_folder("last.safetensors"), text, own);
+        cr_expect(t, "%s", hst_error(ctx));
+        hst_trainer_free(t);
+    }
+}
+
+// A run's numbers multiply: those of a forged file must not overflow, nor name a step beyond its end.
+Test(resume, impossible_progress_is_refused) {
+    static const char *const forged[][2] = {{"\"steps\\\":24", "\"steps\\\":23"},
+                                            {"\"evaluated\\\":24", "\"evaluated\\\":25"},
+                                            {"\"best_step\\\":24", "\"best_step\\\":25"},
+                                            {"\"since_best\\\":0", "\"since_best\\\":9"}};
+    for (size_t i = 0; i < sizeof forged / sizeof *forged; i++) {
+        hst_trainer *t = fresh(0);
+        hst_trainer_run(t, folder, NULL, NULL);
+        hst_trainer_free(t);
+        replace_in("last.safetensors", forged[i][0], forged[i][1]);
+        cr_expect_null(hst_trainer_resume(ctx, in_folder("last.safetensors"), text, held_out));
+        cr_expect(hst_get_status(ctx) == HST_ERROR_FORMAT && strstr(hst_error(ctx), "no run gets to"), "%zu: %s", i,
+                  hst_error(ctx));
+        hst_clear_error(ctx);
+    }
 }

@@ -378,7 +378,7 @@ Test(train, a_text_of_characters) {
     hst_close(ctx);
 }
 
-// Training further starts from the file's weights: with a rate of 0 it ends with them.
+// Training further starts from the file's weights, and so do their averages: with a rate of 0 it ends with them.
 Test(train, a_model_is_trained_further) {
     hst_context *ctx = open_context(1);
     hst_corpus *text = story(ctx, 50), *other = story(ctx, 80);
@@ -388,18 +388,43 @@ Test(train, a_model_is_trained_further) {
     char path[256];
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
     o.hidden = 999, o.layers = 9, o.lr = 0; // the shape is the file's
-    hst_trainer *second = hst_trainer_new_from(ctx, path, &o, other, NULL);
-    cr_assert(second, "%s", hst_error(ctx));
-    cr_expect(hst_trainer_options(second)->hidden == 40 && hst_trainer_options(second)->layers == 2);
-    cr_assert_eq(hst_trainer_run(second, NULL, NULL, NULL), HST_OK, "%s", hst_error(ctx));
-    const hst_parameters *a = hst_lm_parameters(hst_trainer_model(first)),
-                         *b = hst_lm_parameters(hst_trainer_model(second));
-    cr_assert_eq(hst_parameter_count(a), hst_parameter_count(b));
-    for (int i = 0; i < hst_parameter_count(a); i++) {
-        hst_tensor *x = hst_parameter_value(a, i), *y = hst_parameter_value(b, i);
-        cr_expect_arr_eq(hst_data(x), hst_data(y), (size_t)hst_count(x) * sizeof(float), "%s",
-                         hst_parameter_name(a, i));
+    for (int averaged = 0; averaged < 2; averaged++) {
+        o.ema = averaged ? 0.99 : 0;
+        hst_trainer *second = hst_trainer_new_from(ctx, path, &o, other, NULL);
+        cr_assert(second, "%s", hst_error(ctx));
+        cr_expect(hst_trainer_options(second)->hidden == 40 && hst_trainer_options(second)->layers == 2);
+        cr_assert_eq(hst_trainer_run(second, NULL, NULL, NULL), HST_OK, "%s", hst_error(ctx));
+        hst_ema_swap(hst_trainer_ema(second));
+        const hst_parameters *a = hst_lm_parameters(hst_trainer_model(first)),
+                             *b = hst_lm_parameters(hst_trainer_model(second));
+        cr_assert_eq(hst_parameter_count(a), hst_parameter_count(b));
+        for (int i = 0; i < hst_parameter_count(a); i++) {
+            hst_tensor *x = hst_parameter_value(a, i), *y = hst_parameter_value(b, i);
+            cr_expect_arr_eq(hst_data(x), hst_data(y), (size_t)hst_count(x) * sizeof(float), "%s, averaged: %d",
+                             hst_parameter_name(a, i), averaged);
+        }
+        hst_trainer_free(second);
     }
-    hst_trainer_free(second), hst_trainer_free(first);
+    hst_trainer_free(first);
+    hst_close(ctx);
+}
+
+// Batches are counted in an int64_t, and in doubles that hold whole numbers up to 2^53.
+Test(train, more_batches_than_can_be_counted_are_refused) {
+    hst_context *ctx = open_context(1);
+    hst_corpus *text = story(ctx, 50);
+    hst_train_options o = small(1000000000000000);
+    o.accumulate = 1 << 20;
+    cr_expect_null(hst_trainer_new(ctx, &o, text, NULL));
+    cr_expect(hst_get_status(ctx) == HST_ERROR_VALUE && strstr(hst_error(ctx), "steps x accumulate is 1.04858e+21"),
+              "%s", hst_error(ctx));
+    hst_clear_error(ctx);
+    o.steps = 0, o.accumulate = 1, o.batch = o.length = 1, o.epochs = 1e9;
+    hst_corpus *long_text = hst_corpus_new(ctx);
+    static char bytes[1 << 24];
+    hst_corpus_add_bytes(long_text, bytes, sizeof bytes);
+    cr_expect_null(hst_trainer_new(ctx, &o, long_text, NULL));
+    cr_expect(hst_get_status(ctx) == HST_ERROR_VALUE && strstr(hst_error(ctx), "steps x accumulate is 1.67772e+16"),
+              "%s", hst_error(ctx));
     hst_close(ctx);
 }
