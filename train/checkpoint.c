@@ -138,7 +138,11 @@ static bool read_training(hst_context *ctx, const char *path, const hst_safetens
         int i = 0;
         while (i < FIELDS && strcmp(in.key, fields[i].key)) i++;
         const char *isa = !strcmp(in.key, "isa") ? hst_json_string(&in) : NULL;
-        if (isa && strcmp(isa, hst_isa(ctx)))
+        bool unsafe = isa && !strcmp(isa, "unsafe");
+        if (isa && unsafe != ctx->options.unsafe_accumulation)
+            hst_log_message(ctx, HST_LOG_WARNING, "%s: was made with %s accumulation; this run goes on with %s", path,
+                            unsafe ? "unsafe" : "safe", unsafe ? "safe" : "unsafe");
+        else if (isa && strcmp(isa, hst_isa(ctx)))
             hst_log_message(ctx, HST_LOG_WARNING, "%s: was made with the %s kernels; with %s the last bits will differ",
                             path, isa, hst_isa(ctx));
         if (i < FIELDS && !read_field(&in, i, t, &name))
