@@ -17,6 +17,7 @@ MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 ISAS    := portable $(if $(filter x86_64,$(MACHINE)),avx2 avx512)
 
 KERNEL_OPTIMIZE ?= -O3
+ISA_unsafe   := -DHST_UNSAFE_ACCUMULATION # the naive kernels a second time (ops/cpu/naive.h)
 ISA_portable :=
 ISA_avx2     := -mavx2 -mfma -mf16c
 ISA_avx512   := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
@@ -29,7 +30,7 @@ endif
 NAIVE   := $(wildcard ops/cpu/naive*.c) ops/cpu/table.c
 KERNELS := $(filter-out ops/cpu/naive%.c ops/cpu/cpu.c,$(wildcard ops/cpu/*.c))
 SOURCES := $(wildcard tensor/*.c autograd/*.c ops/*.c amp/*.c optim/*.c models/*.c data/*.c train/*.c) ops/cpu/cpu.c
-OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(NAIVE:%.c=$(BUILD)/%.naive.o) $(foreach isa,$(ISAS),$(KERNELS:%.c=$(BUILD)/%.$(isa).o))
+OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(foreach isa,naive unsafe,$(NAIVE:%.c=$(BUILD)/%.$(isa).o)) $(foreach isa,$(ISAS),$(KERNELS:%.c=$(BUILD)/%.$(isa).o))
 COMMAND := $(patsubst %.c,$(BUILD)/%.o,$(wildcard train/cli/*.c))
 
 VERSION := $(shell sed -n 's/.*define HST_VERSION "\(.*\)"/\1/p' tensor/tensor.h)
@@ -60,7 +61,7 @@ $(BUILD)/%.$(1).o: %.c $(BUILD)/settings
 	$$(if $$(V),,@echo "  CC  $$<  ($(1))")
 	$$(Q)$$(CC) $$(FLAGS) $$(CFLAGS) $$(KERNEL_OPTIMIZE) $$(ISA_$(1)) -DHST_ISA=$(1) -c $$< -o $$@
 endef
-$(foreach isa,naive $(ISAS),$(eval $(call isa_rule,$(isa))))
+$(foreach isa,naive unsafe $(ISAS),$(eval $(call isa_rule,$(isa))))
 
 $(BUILD)/libhalfstep.a: $(OBJECTS)
 	@rm -f $@

@@ -1,7 +1,7 @@
 // backward.c: from the loss to the leaves. Nodes are visited from the last to the first; the gradient of each output is
 // complete when its node's turn comes. An output with one use gets its gradient in its own dtype, one with several in
-// an fp32 buffer that is rounded once; a leaf gets its gradient in the buffer that the program attached, rounded
-// once for each use.
+// an fp32 buffer that is rounded once (with unsafe accumulation in its own dtype, rounded after each); a leaf gets its
+// gradient in the buffer that the program attached, rounded once for each use.
 #include <string.h>
 #include "autograd/tape.h"
 
@@ -101,7 +101,8 @@ static bool choose_target(pass *p, const hst_node *node, int k, hst_gradient *dx
         pending *out = &p->outputs[hst_node_index(p->tape, from->node)][from->output];
         *dx = (hst_gradient){out->sum ? HST_ADD : HST_WRITE, out->sum};
         if (out->sum) return true;
-        hst_dtype dtype = out->uses > 1 ? HST_F32 : node->in_type[k].dtype;
+        bool wide = out->uses > 1 && !p->ctx->options.unsafe_accumulation;
+        hst_dtype dtype = wide ? HST_F32 : node->in_type[k].dtype;
         dx->into = out->sum = new_gradient(p->ctx, dtype, &node->in_type[k]);
     }
     return dx->request == HST_NULL || dx->into;

@@ -28,14 +28,14 @@ static bool shape(hst_call *call, hst_type *out) {
 static bool forward(hst_call *call) {
     const hst_tensor *logits = call->in[LOGITS];
     int64_t rows = hst_count(call->out[0]);
-    hst_tensor *logsumexp = hst_call_save(call, LOGSUMEXP, HST_F32, 1, &rows);
+    hst_tensor *logsumexp = hst_call_save(call, LOGSUMEXP, HST_F64, 1, &rows);
     if (!logsumexp) return false;
     hst_nll_args n = {.rows = rows,
                       .width = logits->shape[logits->rank - 1],
                       .logits = hst_source_of(logits),
                       .targets = hst_source_of(call->in[TARGETS]),
                       .loss = (hst_real *)hst_raw(call->out[0]),
-                      .logsumexp = (hst_real *)hst_raw(logsumexp)};
+                      .logsumexp = (double *)hst_raw(logsumexp)};
     return call->ctx->backend->nll(call->ctx, &n);
 }
 
@@ -46,7 +46,7 @@ static bool backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *
                            .logits = hst_source_of(logits),
                            .targets = hst_source_of(call->in[TARGETS]),
                            .dloss = hst_source_of(dy[0]),
-                           .logsumexp = (const hst_real *)hst_raw(call->saved[LOGSUMEXP]),
+                           .logsumexp = (const double *)hst_raw(call->saved[LOGSUMEXP]),
                            .dlogits = hst_gradient_target(dx[LOGITS])};
     return call->ctx->backend->nll_grad(call->ctx, &n);
 }

@@ -146,6 +146,10 @@ HST_API hst_tensor *hst_one_hot(hst_tensor *ids, int64_t classes, hst_dtype dtyp
 // text[size], as snprintf does.
 HST_API size_t hst_op_names(char *text, size_t size);
 
+// All sums that operations, backward and optimizers form, one a line: who adds, into what, kind (ops/README.md says
+// what each promises), terms; into text[size], as snprintf does.
+HST_API size_t hst_op_sums(char *text, size_t size);
+
 #ifdef __cplusplus
 }
 #endif

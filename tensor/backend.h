@@ -223,18 +223,20 @@ typedef struct hst_norm_grad_args {
     hst_target dx, dgain, dbias;
 } hst_norm_grad_args;
 
-// loss[i] = logsumexp(logits[i]) - logits[i][target[i]]; fails naming the first target out of range.
+// loss[i] = logsumexp(logits[i]) - logits[i][target[i]]; fails naming the first target out of range. logsumexp stays a
+// double: at 10^4 its rounding to f32, 5 10^-4, would be a relative error of that size of every probability.
 typedef struct hst_nll_args {
     int64_t rows, width;
     hst_source logits, targets;
-    hst_real *loss, *logsumexp; // (rows) each
+    hst_real *loss;    // (rows)
+    double *logsumexp; // (rows)
 } hst_nll_args;
 
 // dlogits[i] (+)= (softmax(logits[i]) - onehot(target[i])) * dloss[i]; dloss (rows)
 typedef struct hst_nll_grad_args {
     int64_t rows, width;
     hst_source logits, targets, dloss;
-    const hst_real *logsumexp;
+    const double *logsumexp; // as forward left them
     hst_target dlogits;
 } hst_nll_grad_args;
 
@@ -358,6 +360,7 @@ bool hst_check_ids(hst_context *ctx, const char *what, hst_source ids, int64_t c
 // Defined in ops/cpu: the backend for an ISA name ("auto" or NULL: the best this CPU runs), or NULL if it cannot run
 // here.
 const hst_backend *hst_cpu_backend(const char *isa);
+extern const hst_backend hst_backend_unsafe; // the naive kernels with every addition rounded
 
 // ---- services for kernels ----
 

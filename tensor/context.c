@@ -8,7 +8,7 @@ const char *hst_version(void) { return HST_VERSION; }
 
 static void open_parts(hst_context *ctx) {
     const hst_options *o = &ctx->options;
-    ctx->backend = hst_cpu_backend(o->isa);
+    ctx->backend = o->unsafe_accumulation ? &hst_backend_unsafe : hst_cpu_backend(o->isa);
     if (!ctx->backend) {
         hst_fail(ctx, HST_ERROR_UNSUPPORTED, "hst_open: isa \"%s\" is unknown or this CPU cannot run it; it runs %s",
                  o->isa, hst_isa_names());

@@ -62,6 +62,8 @@ typedef struct hst_options {
     void (*log)(int level, const char *message, void *user); // NULL: silence
     bool (*cancel)(void *user); // asked before each operation; true stops with HST_CANCELLED
     void *user;                 // handed to the four callbacks
+    bool unsafe_accumulation;   // for teaching and tests: the naive kernels, whatever `isa` says, with each addition
+                                // rounded to the dtype of the result; hst_isa is then "unsafe" (ops/README.md)
 } hst_options;
 
 // Opens a context. NULL options mean all defaults. Returns NULL only when memory is out; every other failure (an

@@ -163,7 +163,11 @@ static bool read_training(hst_context *ctx, const char *path, const hst_safetens
     if (!hst_safetensors_metadata(file, TRAINING_KEY))
         return hst_fail(ctx, HST_ERROR_FORMAT, "%s: holds a model only, not a run that could go on", path), false;
     if (!hst_config_read(ctx, path, file, TRAINING_KEY, fields, t)) return false;
-    if (*t->isa && strcmp(t->isa, hst_isa(ctx)))
+    bool unsafe = !strcmp(t->isa, "unsafe");
+    if (*t->isa && unsafe != ctx->options.unsafe_accumulation)
+        hst_log_message(ctx, HST_LOG_WARNING, "%s: was made with %s accumulation; this run goes on with %s", path,
+                        unsafe ? "unsafe" : "safe", unsafe ? "safe" : "unsafe");
+    else if (*t->isa && strcmp(t->isa, hst_isa(ctx)))
         hst_log_message(ctx, HST_LOG_WARNING, "%s: was made with the %s kernels; with %s the last bits will differ",
                         path, t->isa, hst_isa(ctx));
     int64_t steps = t->options.steps, step = t->done.step;

@@ -87,6 +87,17 @@ INLINE vf narrowed_to_odd(wide x) {
     vi inexact = (rest < 0) | (rest > 0), away = (vi)(((vu)rest ^ (vu)r) >> 31); // away: r lies beyond x, seen from 0
     return (vf)((vi)((vu)r - (vu)(inexact & away)) | (inexact & 1));
 }
+// A double as two floats, to be subtracted from floats near it: x - high is exact there, where x minus the double
+// rounded to f32 would carry that rounding. Infinities have no rest.
+typedef struct split {
+    float high, low;
+} split;
+INLINE split split_of(double x) {
+    float high = (float)x;
+    return (split){high, high - high == 0 ? (float)(x - high) : 0};
+}
+INLINE vf minus_split(vf x, split s) { return x - s.high - s.low; }
+
 INLINE double total(wide x) { return sum_of_lanes(x.low + x.high); }
 
 // sum[v] = columns j + v VL .. of x, summed over rows[begin .. end), or over all rows begin .. end if `rows` is NULL.

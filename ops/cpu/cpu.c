@@ -1,5 +1,5 @@
 // cpu.c: chooses among the CPU's backends: the naive kernels, and the fast ones compiled for each instruction set; and
-// what all of them share.
+// what all of them share. The unsafe ones are chosen by an option of their own.
 #include <string.h>
 #include "tensor/backend.h"
 

@@ -7,8 +7,18 @@
 #include "ops/cpu/kernels.h"
 #include "tensor/context.h"
 
-// Every addition of every sum. Sums are formed in double and rounded once, when they are stored.
-static inline double add(double sum, double term) { return sum + term; }
+// Every addition of every sum whose result will be stored as `type`. Sums are formed in double and rounded once, when
+// they are stored. The second set of these kernels, "unsafe", which a context gets with options.unsafe_accumulation,
+// rounds here too, after each addition: then sums stall (apache/mxnet#17703), for whoever wants to see it.
+static inline double add(hst_dtype type, double sum, double term) {
+#ifdef HST_UNSAFE_ACCUMULATION
+    hst_store((hst_target){&sum, type, false}, 0, sum + term);
+    return hst_load((hst_source){&sum, type}, 0);
+#else
+    (void)type;
+    return sum + term;
+#endif
+}
 
 // x[i], or `otherwise` when x is absent.
 static inline double load_or(hst_source x, int64_t i, double otherwise) { return x.data ? hst_load(x, i) : otherwise; }
@@ -24,7 +34,9 @@ static inline void finish(hst_target y, int64_t i, double sum) {
 }
 
 // y[i] (+)= value
-static inline void put(hst_target y, int64_t i, double value) { finish(y, i, y.add ? add(start(y, i), value) : value); }
+static inline void put(hst_target y, int64_t i, double value) {
+    finish(y, i, y.add ? add(y.dtype, start(y, i), value) : value);
+}
 
 // How many elements an index space has, and where element i, counted with the last axis fastest, lies in memory.
 static inline int64_t elements(int rank, const int64_t *shape) {

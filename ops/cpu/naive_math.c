@@ -53,7 +53,7 @@ bool KERNEL(binary_grad)(hst_context *ctx, const hst_binary_grad_args *args) {
         double a = load_or(args->a, position(args->rank, args->shape, args->a_stride, i), 0);
         double b = load_or(args->b, position(args->rank, args->shape, args->b_stride, i), 0);
         int64_t x = position(args->rank, args->shape, args->dx_stride, i);
-        sum[x] = add(sum[x], term(args->function, args->operand, dy, a, b));
+        sum[x] = add(args->dx.dtype, sum[x], term(args->function, args->operand, dy, a, b));
     }
     for (int64_t i = 0; i < size; i++) finish(args->dx, i, sum[i]);
     hst_workspace_free(ctx, sum);

@@ -8,11 +8,11 @@ bool KERNEL(norm)(hst_context *ctx, const hst_norm_args *args) {
     int64_t width = args->width;
     for (int64_t i = 0; i < args->rows; i++) {
         double mean = 0, variance = 0;
-        for (int64_t j = 0; j < width; j++) mean = add(mean, hst_load(args->x, i * width + j));
+        for (int64_t j = 0; j < width; j++) mean = add(args->y.dtype, mean, hst_load(args->x, i * width + j));
         mean = args->rms ? 0 : mean / (double)width;
         for (int64_t j = 0; j < width; j++) {
             double x = hst_load(args->x, i * width + j) - mean;
-            variance = add(variance, x * x);
+            variance = add(args->y.dtype, variance, x * x);
         }
         variance /= (double)width;
         double rstd = 1 / sqrt(variance + args->eps);
@@ -37,8 +37,8 @@ static void norm_grad_parameters(const hst_norm_grad_args *args) {
         double dgain = start(args->dgain, j), dbias = start(args->dbias, j);
         for (int64_t i = 0; i < args->rows; i++) {
             double dy = hst_load(args->dy, i * args->width + j);
-            dgain = add(dgain, dy * normed(args, i, j));
-            dbias = add(dbias, dy);
+            dgain = add(args->dgain.dtype, dgain, dy * normed(args, i, j));
+            dbias = add(args->dbias.dtype, dbias, dy);
         }
         finish(args->dgain, j, dgain);
         finish(args->dbias, j, dbias);
@@ -53,15 +53,16 @@ bool KERNEL(norm_grad)(hst_context *ctx, const hst_norm_grad_args *args) {
     int64_t width = args->width;
     norm_grad_parameters(args);
     for (int64_t i = 0; i < args->rows; i++) {
-        double dn_mean = 0, dn_n_mean = 0;
+        double dn_sum = 0, dn_n_sum = 0;
         for (int64_t j = 0; j < width; j++) {
             double dn = hst_load(args->dy, i * width + j) * load_or(args->gain, j, 1);
-            if (!args->rms) dn_mean = add(dn_mean, dn / (double)width);
-            dn_n_mean = add(dn_n_mean, dn * normed(args, i, j) / (double)width);
+            if (!args->rms) dn_sum = add(args->dx.dtype, dn_sum, dn);
+            dn_n_sum = add(args->dx.dtype, dn_n_sum, dn * normed(args, i, j));
         }
         for (int64_t j = 0; j < width; j++) {
             double dn = hst_load(args->dy, i * width + j) * load_or(args->gain, j, 1);
-            put(args->dx, i * width + j, args->rstd[i] * (dn - dn_mean - normed(args, i, j) * dn_n_mean));
+            double along = (dn_sum + normed(args, i, j) * dn_n_sum) / (double)width;
+            put(args->dx, i * width + j, args->rstd[i] * (dn - along));
         }
     }
     return true;
@@ -72,7 +73,7 @@ bool KERNEL(norm_grad)(hst_context *ctx, const hst_norm_grad_args *args) {
 static double logsumexp(hst_source logits, int64_t row, int64_t width) {
     double max = -INFINITY, sum = 0;
     for (int64_t j = 0; j < width; j++) max = fmax(max, hst_load(logits, row * width + j));
-    for (int64_t j = 0; j < width; j++) sum = add(sum, exp(hst_load(logits, row * width + j) - max));
+    for (int64_t j = 0; j < width; j++) sum = add(HST_F32, sum, exp(hst_load(logits, row * width + j) - max));
     return max + log(sum);
 }
 
@@ -81,7 +82,7 @@ bool KERNEL(nll)(hst_context *ctx, const hst_nll_args *args) {
     for (int64_t i = 0; i < args->rows; i++) {
         int64_t target = hst_index_at(args->targets, i);
         double total = logsumexp(args->logits, i, args->width);
-        args->logsumexp[i] = (hst_real)total;
+        args->logsumexp[i] = total;
         args->loss[i] = (hst_real)(total - hst_load(args->logits, i * args->width + target));
     }
     return true;

@@ -24,7 +24,7 @@ bool KERNEL(lookup_grad)(hst_context *ctx, const hst_lookup_grad_args *args) {
     for (int64_t i = 0; i < size; i++) sum[i] = start(args->dtable, i);
     for (int64_t i = 0; i < args->outer * args->count; i++) {
         double *row = sum + (i / args->count * args->rows + hst_index_at(args->ids, i % args->count)) * width;
-        for (int64_t j = 0; j < width; j++) row[j] = add(row[j], hst_load(args->dy, i * width + j));
+        for (int64_t j = 0; j < width; j++) row[j] = add(args->dtable.dtype, row[j], hst_load(args->dy, i * width + j));
     }
     for (int64_t i = 0; i < size; i++) finish(args->dtable, i, sum[i]);
     hst_workspace_free(ctx, sum);
@@ -80,7 +80,7 @@ bool KERNEL(select_grad)(hst_context *ctx, const hst_select_grad_args *args) {
         int64_t c = offset_at(args->rank, args->shape, args->c_stride, i);
         int64_t d = offset_at(args->rank, args->shape, args->d_stride, i);
         bool chosen = !args->c.data || hst_index_at(args->c, c) != 0;
-        if (chosen == args->when) sum[d] = add(sum[d], hst_load(args->dy, i));
+        if (chosen == args->when) sum[d] = add(args->d.dtype, sum[d], hst_load(args->dy, i));
     }
     for (int64_t i = 0; i < size; i++) finish(args->d, i, sum[i]);
     hst_workspace_free(ctx, sum);

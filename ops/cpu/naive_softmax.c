@@ -30,12 +30,12 @@ bool KERNEL(max_grad)(hst_context *ctx, const hst_max_grad_args *args) {
     (void)ctx;
     int64_t rows = args->rows, width = args->width;
     for (int64_t c = 0; c < args->outer * width; c++) {
-        int64_t at = first(rows, width, c), equals = 0;
-        double y = hst_load(args->y, c), dy = hst_load(args->dy, c);
-        for (int64_t i = 0; i < rows; i++) equals += hst_load(args->x, at + i * width) == y;
+        int64_t at = first(rows, width, c);
+        double equals = 0, y = hst_load(args->y, c), dy = hst_load(args->dy, c);
+        for (int64_t i = 0; i < rows; i++) equals = add(args->dx.dtype, equals, hst_load(args->x, at + i * width) == y);
         for (int64_t i = 0; i < rows; i++) {
             bool equal = hst_load(args->x, at + i * width) == y;
-            put(args->dx, at + i * width, isnan(y) ? NAN : equal ? dy / (double)equals : 0);
+            put(args->dx, at + i * width, isnan(y) ? NAN : equal ? dy / equals : 0);
         }
     }
     return true;
@@ -48,7 +48,7 @@ bool KERNEL(softmax)(hst_context *ctx, const hst_softmax_args *args) {
     for (int64_t c = 0; c < args->outer * width; c++) {
         int64_t at = first(rows, width, c);
         double most = greatest(args->x, at, rows, width), sum = 0;
-        for (int64_t i = 0; i < rows; i++) sum = add(sum, exp(hst_load(args->x, at + i * width) - most));
+        for (int64_t i = 0; i < rows; i++) sum = add(args->y.dtype, sum, exp(hst_load(args->x, at + i * width) - most));
         for (int64_t i = 0; i < rows; i++) {
             double x = hst_load(args->x, at + i * width) - most;
             put(args->y, at + i * width, args->log ? x - log(sum) : exp(x) / sum);
@@ -67,7 +67,7 @@ bool KERNEL(softmax_grad)(hst_context *ctx, const hst_softmax_grad_args *args) {
         double sum = 0;
         for (int64_t i = 0; i < rows; i++) {
             double y = hst_load(args->y, at + i * width), dy = hst_load(args->dy, at + i * width);
-            sum = add(sum, args->log ? dy : dy * y);
+            sum = add(args->dx.dtype, sum, args->log ? dy : dy * y);
         }
         for (int64_t i = 0; i < rows; i++) {
             double y = hst_load(args->y, at + i * width), dy = hst_load(args->dy, at + i * width);

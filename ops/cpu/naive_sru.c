@@ -50,7 +50,7 @@ bool KERNEL(sru)(hst_context *ctx, const hst_sru_args *args) {
                 double h = 0;
                 if (!is_padded(args, row)) {
                     cell s = cell_at(args, row, j, c);
-                    c = (hst_real)(s.u0 + (c - s.u0) * s.f);
+                    c = (hst_real)add(args->h.dtype, s.u0, (c - s.u0) * s.f);
                     h = s.skip + ((args->tanh ? tanh(c) : c) - s.skip) * s.m * s.r;
                 }
                 put(args->h, row * width + j, h);
@@ -81,7 +81,7 @@ static double step_grad(const hst_sru_grad_args *args, int64_t row, int64_t j, d
     double a = forward->tanh ? tanh(c) : c, slope = forward->tanh ? 1 - a * a : 1;
 
     double gr = dh * (a - s.skip) * s.m * s.r * (1 - s.r);
-    double gc = g + dh * s.m * s.r * slope;
+    double gc = add(args->du.dtype, g, dh * s.m * s.r * slope);
     double gf = gc * (p - s.u0) * s.f * (1 - s.f);
     double dskip = dh * (1 - s.m * s.r);
 
@@ -94,11 +94,11 @@ static double step_grad(const hst_sru_grad_args *args, int64_t row, int64_t j, d
         put(args->dx, row * width + j, forward->scale_x * dskip);
     put(args->dv_steps, 2 * row * width + j, gf * p);
     put(args->dv_steps, (2 * row + 1) * width + j, gr * p);
-    d->vf = add(d->vf, gf * p);
-    d->vr = add(d->vr, gr * p);
-    d->bf = add(d->bf, gf);
-    d->br = add(d->br, gr);
-    return gc * s.f + gf * s.vf + gr * s.vr;
+    d->vf = add(args->dv.dtype, d->vf, gf * p);
+    d->vr = add(args->dv.dtype, d->vr, gr * p);
+    d->bf = add(args->dbias.dtype, d->bf, gf);
+    d->br = add(args->dbias.dtype, d->br, gr);
+    return add(args->du.dtype, gc * s.f, gf * s.vf + gr * s.vr);
 }
 
 // A padded step passes c on and gives its inputs no gradient.

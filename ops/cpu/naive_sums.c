@@ -6,11 +6,11 @@ bool KERNEL(gemm)(hst_context *ctx, const hst_gemm_args *args) {
     (void)ctx;
     for (int64_t i = 0; i < args->m; i++)
         for (int64_t j = 0; j < args->n; j++) {
-            double sum = add(start(args->c, i * args->c_row + j), load_or(args->bias, j, 0));
+            double sum = add(args->c.dtype, start(args->c, i * args->c_row + j), load_or(args->bias, j, 0));
             for (int64_t k = 0; k < args->k; k++) {
                 double a = hst_load(args->a, i * args->a_row + k * args->a_col);
                 double b = hst_load(args->b, k * args->b_row + j * args->b_col);
-                sum = add(sum, a * b);
+                sum = add(args->c.dtype, sum, a * b);
             }
             finish(args->c, i * args->c_row + j, sum);
         }
@@ -34,7 +34,7 @@ bool KERNEL(sum)(hst_context *ctx, const hst_sum_args *args) {
         for (int64_t j = 0; j < args->width; j++) {
             double sum = 0;
             for (int64_t i = 0; i < args->rows; i++)
-                sum = add(sum, hst_load(args->x, (o * args->rows + i) * args->width + j));
+                sum = add(args->y.dtype, sum, hst_load(args->x, (o * args->rows + i) * args->width + j));
             put(args->y, o * args->width + j, args->factor * sum);
         }
     return true;
@@ -45,7 +45,7 @@ bool KERNEL(square_sum)(hst_context *ctx, const hst_square_sum_args *args) {
     *args->sum = 0;
     for (int64_t i = 0; i < args->count; i++) {
         double value = hst_load(args->x, i);
-        *args->sum = add(*args->sum, value * value);
+        *args->sum = add(args->x.dtype, *args->sum, value * value);
     }
     return true;
 }

@@ -17,24 +17,24 @@ static float row_maximum(hst_source x, int64_t first, int64_t width) {
 }
 
 // e[v] = exp(x - shift) for `count` vectors from element i on; the last has n elements
-INLINE void shifted_exp(hst_source x, int64_t i, int64_t n, float shift, vf *e, int count) {
-    UNROLL for (int v = 0; v < count; v++) e[v] = get(x, i + v * VL, n) - shift;
+INLINE void shifted_exp(hst_source x, int64_t i, int64_t n, split shift, vf *e, int count) {
+    UNROLL for (int v = 0; v < count; v++) e[v] = minus_split(get(x, i + v * VL, n), shift);
     exp_of(e, count);
 }
 
-INLINE void add_exp(wide *sum, hst_source x, int64_t i, int64_t n, float shift, int count) {
+INLINE void add_exp(wide *sum, hst_source x, int64_t i, int64_t n, split shift, int count) {
     vf e[4];
     shifted_exp(x, i, n, shift, e, count);
     UNROLL for (int v = 0; v < count; v++) accumulate(sum, widened(first_lanes(e[v], n, 0)));
 }
 
 static double logsumexp(hst_source x, int64_t first, int64_t width) {
-    float most = row_maximum(x, first, width);
+    split most = {row_maximum(x, first, width), 0};
     wide sum = {{0}, {0}};
     int64_t j = 0;
     for (; j + 4 * VL <= width; j += 4 * VL) add_exp(&sum, x, first + j, VL, most, 4);
     for (; j < width; j += VL) add_exp(&sum, x, first + j, width - j, most, 1);
-    return most + log(total(sum));
+    return most.high + log(total(sum));
 }
 
 static void nll_task(void *arg, int64_t task) {
@@ -42,7 +42,7 @@ static void nll_task(void *arg, int64_t task) {
     for (range r = part(task, task_rows(a->width), a->rows); r.begin < r.end; r.begin++) {
         int64_t first = r.begin * a->width;
         double sum = logsumexp(a->logits, first, a->width);
-        a->logsumexp[r.begin] = (float)sum;
+        a->logsumexp[r.begin] = sum;
         a->loss[r.begin] = (float)(sum - hst_load(a->logits, first + hst_index_at(a->targets, r.begin)));
     }
 }
@@ -54,7 +54,7 @@ bool KERNEL(nll)(hst_context *ctx, const hst_nll_args *args) {
 }
 
 // `target` counts from the first column here.
-INLINE void put_grad(const hst_nll_grad_args *a, int64_t i, int64_t n, int64_t target, float shift, float scale,
+INLINE void put_grad(const hst_nll_grad_args *a, int64_t i, int64_t n, int64_t target, split shift, float scale,
                      int count) {
     vf p[4];
     shifted_exp(a->logits, i, n, shift, p, count);
@@ -69,7 +69,8 @@ static void grad_task(void *arg, int64_t task) {
     int64_t width = a->width;
     for (range r = part(task, task_rows(width), a->rows); r.begin < r.end; r.begin++) {
         int64_t first = r.begin * width, target = hst_index_at(a->targets, r.begin), j = 0;
-        float shift = a->logsumexp[r.begin], scale = (float)hst_load(a->dloss, r.begin);
+        split shift = split_of(a->logsumexp[r.begin]);
+        float scale = (float)hst_load(a->dloss, r.begin);
         for (; j + 4 * VL <= width; j += 4 * VL) put_grad(a, first + j, VL, target - j, shift, scale, 4);
         for (; j < width; j += VL) put_grad(a, first + j, width - j, target - j, shift, scale, 1);
     }

@@ -32,13 +32,8 @@ INLINE double row_variance(hst_source x, int64_t first, int64_t width, double me
     return total(sum) / (double)width;
 }
 
-// The mean in two parts: in rows far from zero x - high is exact, where x minus the mean rounded to f32 would carry
-// that rounding, as large as it is beside the deviation.
-typedef struct split {
-    float high, low;
-} split;
-INLINE split split_of(double mean) { return (split){(float)mean, (float)(mean - (float)mean)}; }
-INLINE vf normed(vf x, split mean, float rstd) { return (x - mean.high - mean.low) * rstd; }
+// The mean in two parts: in rows far from zero its rounding to f32 would be as large as it is beside the deviation.
+INLINE vf normed(vf x, split mean, float rstd) { return minus_split(x, mean) * rstd; }
 
 static void norm_task(void *arg, int64_t task) {
     const hst_norm_args *a = arg;

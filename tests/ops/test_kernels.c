@@ -167,20 +167,20 @@ static bool nll_case(run *r) {
     args.logits = in(r, 0, r->rows * r->width, -8, 8);
     args.targets = ids(r, r->rows, r->width < 256 ? r->width : 256);
     args.loss = reals(r, r->rows, 0, 0, (8 + 2 * 22) * F);
-    args.logsumexp = reals(r, r->rows, 0, 0, (8 + 14) * F);
+    args.logsumexp = output(r, HST_F64, r->rows, 0, 0, (8 + 14) * F);
     return r->ctx->backend->nll(r->ctx, &args);
 }
 Test(ops, nll_matches) { sweep("nll", nll_case, 1, 3, 3); }
 
-// softmax = exp(x - logsumexp) is at most e^-1 here; its argument, up to 25, is rounded once, and 8 roundings follow.
+// softmax = exp(x - logsumexp) is at most e^-1 here; its argument, up to 25, is rounded twice, and 8 roundings follow.
 // It is multiplied by dloss, at most 1/2.
 static bool nll_grad_case(run *r) {
     hst_nll_grad_args args = {.rows = r->rows, .width = r->width};
     args.logits = in(r, 0, r->rows * r->width, -8, 8);
     args.targets = ids(r, r->rows, r->width < 256 ? r->width : 256);
     args.dloss = in(r, 1, r->rows, -0.5, 0.5);
-    args.logsumexp = reals(r, r->rows, 9, 17, 0);
-    args.dlogits = out(r, 2, r->rows * r->width, (25 + 8) * 0.5 * F);
+    args.logsumexp = output(r, HST_F64, r->rows, 9, 17, 0);
+    args.dlogits = out(r, 2, r->rows * r->width, (2 * 25 + 8) * 0.5 * F);
     return r->ctx->backend->nll_grad(r->ctx, &args);
 }
 Test(ops, nll_grad_matches) { sweep("nll_grad", nll_grad_case, 3, 3, 3); }

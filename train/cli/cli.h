@@ -16,6 +16,7 @@ typedef struct cli_common {
     const char *isa; // NULL: $HALFSTEP_ISA, else auto
     int color;       // CLI_AUTO ...
     bool help;
+    bool unsafe; // accumulation; set by the commands that offer it
 } cli_common;
 
 enum { CLI_AUTO, CLI_ALWAYS, CLI_NEVER };
@@ -49,6 +50,7 @@ typedef struct cli_command {
     X(convert) \
     X(info) \
     X(plot) \
+    X(doctor) \
     X(completion) \
     X(help) \
     X(version)

@@ -1,6 +1,7 @@
 // completion.c: `halfstep completion`: what a shell needs to complete command lines, written from the option tables.
 #include "train/cli/cli.h"
 
+#include <ctype.h>
 #include <string.h>
 
 // ---- what stands where ----
@@ -29,7 +30,7 @@ static int next_operand(const char **list, const char **operand, bool *many) {
 static const char *operand_words(const char *operand, int length, char *buffer, size_t size) {
     size_t n = 0;
     snprintf(buffer, size, "%s", "");
-    if (memchr(operand, '|', (size_t)length)) {
+    if (islower((unsigned char)*operand)) { // typed as it stands, or one of several
         snprintf(buffer, size, "%.*s", length, operand);
         for (char *bar; (bar = strchr(buffer, '|'));) *bar = ' ';
     } else if (strncmp(operand, "COMMAND", (size_t)length) == 0)

@@ -7,8 +7,12 @@
 
 hst_context *cli_open(const cli_common *common, void (*log)(int level, const char *message, void *user), void *user,
                       int *code) {
-    hst_options options = {
-        .size = sizeof options, .threads = common->threads, .isa = common->isa, .log = log, .user = user};
+    hst_options options = {.size = sizeof options,
+                           .threads = common->threads,
+                           .isa = common->isa,
+                           .log = log,
+                           .user = user,
+                           .unsafe_accumulation = common->unsafe};
     const char *environment = getenv("HALFSTEP_ISA");
     if (!options.isa && environment && *environment) options.isa = environment;
     hst_context *ctx = hst_open(&options);

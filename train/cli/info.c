@@ -3,6 +3,7 @@
 #include "train/cli/png.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void print_configuration(const hst_lm_config *c) {
@@ -58,7 +59,36 @@ static int describe_machine(const hst_context *ctx) {
     return CLI_DONE;
 }
 
+typedef struct info_values {
+    cli_common common;
+    bool ops;
+} info_values;
+
+static const cli_option options[] = {
+    {.help = "Output"},
+    {"ops", 0, NULL, CLI_FLAG, offsetof(info_values, ops),
+     .help = "print the table of operations and the list of all sums, as in ops/README.md"},
+    {0}};
+
+// Prints what `list` writes as snprintf does; false without memory for it.
+static bool print_list(const char *heading, size_t (*list)(char *text, size_t size)) {
+    size_t size = list(NULL, 0) + 1;
+    char *text = malloc(size);
+    if (!text) return cli_error("out of memory"), false;
+    list(text, size);
+    printf("%s\n\n%s", heading, text);
+    free(text);
+    return true;
+}
+
+static int describe_operations(void) {
+    if (!print_list("Operations: name, cast class, arguments -> results", hst_op_names)) return CLI_FAILED;
+    putchar('\n');
+    return print_list("Sums: operation, result, kind, terms", hst_op_sums) ? CLI_DONE : CLI_FAILED;
+}
+
 static int run(const void *values, int count, char **operands) {
+    if (((const info_values *)values)->ops) return describe_operations();
     int code = CLI_DONE;
     hst_context *ctx = cli_open(values, NULL, NULL, &code);
     if (!ctx) return code;
@@ -69,6 +99,7 @@ static int run(const void *values, int count, char **operands) {
 
 static const cli_term examples[] = {{"halfstep info book.run", "what the model is made of"},
                                     {"halfstep info", "what this program and this machine have"},
+                                    {"halfstep info --ops", "every operation and every sum"},
                                     {NULL, NULL}};
 
 const cli_command cli_info = {
@@ -80,6 +111,7 @@ const cli_command cli_info = {
                "model.safetensors). Without one it prints the version, the kernels that this CPU runs, the number of "
                "threads, and whether `plot` can draw.",
     .examples = examples,
-    .size = sizeof(cli_common),
+    .options = options,
+    .size = sizeof(info_values),
     .run = run,
 };

@@ -113,6 +113,10 @@ static bool step_is_logged(const hst_progress *p) {
     return p->step == 1 || p->step % every == 0 || p->step == p->steps;
 }
 
+static const char UNSAFE[] =
+    "--unsafe-accumulation rounds after each addition of every sum: the model will be worse, and "
+    "the kernels are slow";
+
 static bool on_progress(const hst_progress *p, void *user) {
     run *r = user;
     if (p->event != HST_EVENT_BUSY) r->now = *p;
@@ -120,6 +124,7 @@ static bool on_progress(const hst_progress *p, void *user) {
     case HST_EVENT_PLAN:
         cli_run_take_plan(r, p);
         log_start(r);
+        if (r->v.common.unsafe) cli_run_warn(r, UNSAFE);
         break;
     case HST_EVENT_STEP:
         cli_progress_show(&r->progress, p, false);

@@ -1,0 +1,205 @@
+// doctor.c: `halfstep doctor`: what 16 bits do to sums. `accumulate` computes the example of apache/mxnet#17703 with
+// safe and with unsafe accumulation, then how far a sum of the user's own gets.
+#include "train/cli/cli.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+typedef struct doctor_values {
+    cli_common common;
+    double term, start;
+    int64_t count;
+    bool json;
+} doctor_values;
+
+static const cli_option options[] = {
+    {.help = "A sum of your own"},
+    {"term", 0, "X", CLI_REAL, offsetof(doctor_values, term), .low = -1e30, .high = 1e30,
+     .help = "what is added again and again"},
+    {"start", 0, "Y", CLI_REAL, offsetof(doctor_values, start), .low = -1e30, .high = 1e30,
+     .help = "what it is added to"},
+    {"count", 0, "N", CLI_INT64, offsetof(doctor_values, count), .low = 1, .high = 1e9, .help = "how many times"},
+    {.help = "Output"},
+    {"json", 0, NULL, CLI_FLAG, offsetof(doctor_values, json), .help = "print one JSON object a row"},
+    {0}};
+
+static void defaults(void *values) {
+    doctor_values *v = values;
+    v->term = 0.01;
+    v->start = 1;
+    v->count = 100000;
+}
+
+// ---- the example ----
+
+enum { ROWS = 8, COUNT = 100000 };
+
+static const struct {
+    const char *name;
+    int counts[ROWS]; // how often the report looked each row up
+} examples_of[] = {{"embedding", {12574, 12653, 12430, 12436, 12527, 12605, 12374, 12401}},
+                   {"take", {12444, 12568, 12562, 12444, 12602, 12538, 12410, 12432}}};
+
+// The columns: computed by which kernels, in which dtype.
+static const struct {
+    const char *name, *key;
+    bool unsafe;
+    hst_dtype dtype;
+} columns[] = {{"fp32 sequential", "fp32_sequential", true, HST_F32},
+               {"fp16 unsafe", "fp16_unsafe", true, HST_F16},
+               {"fp16 safe", "fp16_safe", false, HST_F16},
+               {"bf16 unsafe", "bf16_unsafe", true, HST_BF16},
+               {"bf16 safe", "bf16_safe", false, HST_BF16}};
+enum { COLUMNS = sizeof columns / sizeof *columns };
+
+// The gradient of a table of which row r was looked up counts[r] times, by gradients of 0.01, onto ones.
+static bool compute(hst_context *ctx, bool take, hst_dtype dtype, double rows[ROWS]) {
+    static uint8_t ids[COUNT];
+    static const double ones[ROWS] = {1, 1, 1, 1, 1, 1, 1, 1};
+    for (int row = 0, i = 0; row < ROWS; row++)
+        for (int n = 0; n < examples_of[take].counts[row]; n++) ids[i++] = (uint8_t)row;
+    hst_scope_begin(ctx);
+    hst_tensor *weight = hst_zeros(ctx, dtype, HST_SHAPE(ROWS, 1));
+    hst_tensor *which = hst_from_array(ctx, HST_U8, HST_SHAPE(COUNT), HST_U8, ids);
+    hst_attach_grad(weight, HST_ADD, dtype);
+    hst_copy_in(hst_grad(weight), HST_F64, ones);
+    hst_tensor *y = take ? hst_take(weight, which, 0) : hst_embedding(weight, which);
+    hst_tensor *dy = hst_full(ctx, dtype, HST_SHAPE(COUNT, 1), 0.01);
+    hst_backward_from(ctx, 1, &y, &dy);
+    hst_copy_out(hst_grad(weight), HST_F64, rows);
+    hst_scope_end(ctx, NULL);
+    return hst_get_status(ctx) == HST_OK;
+}
+
+static void print_example(const doctor_values *v, bool take, double (*sums)[ROWS]) {
+    if (!v->json) {
+        printf("%-9s %5s %12s", examples_of[take].name, "times", "exact");
+        for (int c = 0; c < COLUMNS; c++) printf(" %15s", columns[c].name);
+        putchar('\n');
+    }
+    for (int row = 0; row < ROWS; row++) {
+        int times = examples_of[take].counts[row];
+        double exact = 1 + times * (double)0.01f;
+        if (v->json) {
+            json_object json = json_begin(stdout);
+            json_text(&json, "operation", examples_of[take].name);
+            json_integer(&json, "row", row);
+            json_integer(&json, "times", times);
+            json_real(&json, "exact", exact);
+            for (int c = 0; c < COLUMNS; c++) json_real(&json, columns[c].key, sums[c][row]);
+            json_end(&json);
+            continue;
+        }
+        printf("row %-5d %5d %12.6f", row, times, exact);
+        for (int c = 0; c < COLUMNS; c++) printf(" %15.8g", sums[c][row]);
+        putchar('\n');
+    }
+    if (!v->json) putchar('\n');
+}
+
+static int show_examples(const doctor_values *v, hst_context *safe, hst_context *unsafe) {
+    double sums[COLUMNS][ROWS];
+    if (!v->json)
+        printf("apache/mxnet#17703: %d gradients of 0.01 added onto %d rows that hold 1. Unsafe: rounded after each\n"
+               "addition; safe: added exactly, rounded once. exact: with 0.01 as fp32 has it.\n\n",
+               COUNT, ROWS);
+    for (int take = 0; take < 2; take++) {
+        for (int c = 0; c < COLUMNS; c++) {
+            hst_context *ctx = columns[c].unsafe ? unsafe : safe;
+            if (!compute(ctx, take, columns[c].dtype, sums[c])) return cli_failure(ctx, false);
+        }
+        print_example(v, take, sums);
+    }
+    return CLI_DONE;
+}
+
+// ---- a sum of one's own, by adding ----
+
+static double rounded(hst_dtype dtype, double x) {
+    if (dtype == HST_F16) return (double)hst_from_f16(hst_to_f16(x));
+    if (dtype == HST_BF16) return (double)hst_from_bf16(hst_to_bf16(x));
+    return (double)(float)x;
+}
+
+static void show_stall(const doctor_values *v, const char *name, hst_dtype dtype) {
+    double term = rounded(dtype, v->term), sum = rounded(dtype, v->start);
+    int64_t done = 0;
+    bool stopped = false; // what an addition leaves as it is, so do all that follow
+    while (done < v->count && !stopped) {
+        double next = rounded(dtype, sum + term);
+        stopped = next == sum;
+        done += !stopped;
+        sum = next;
+    }
+    if (v->json) {
+        json_object json = json_begin(stdout);
+        json_text(&json, "dtype", name);
+        json_real(&json, "term", term);
+        json_real(&json, "start", rounded(dtype, v->start));
+        json_integer(&json, "count", v->count);
+        json_real(&json, "sum", sum);
+        json_bool(&json, "stopped", stopped);
+        json_integer(&json, "additions", done);
+        json_real(&json, "exact", rounded(dtype, v->start) + (double)v->count * term);
+        json_end(&json);
+        return;
+    }
+    printf("%-6s %14.9g %14.9g %16.9g", name, term, sum, rounded(dtype, v->start) + (double)v->count * term);
+    if (stopped)
+        printf("  %s after %" PRId64 " additions\n", isinf(sum) ? "infinite" : "stops", done);
+    else
+        printf("  still moving\n");
+}
+
+static void show_stalls(const doctor_values *v) {
+    if (!v->json)
+        printf("%.10g added %" PRId64 " times to %.10g, rounded after each addition:\n%-6s %14s %14s %16s\n", v->term,
+               v->count, v->start, "", "term", "sum", "exact");
+    show_stall(v, "fp16", HST_F16);
+    show_stall(v, "bf16", HST_BF16);
+    show_stall(v, "fp32", HST_F32);
+}
+
+// ---- the command ----
+
+static int run(const void *values, int count, char **operands) {
+    const doctor_values *v = values;
+    (void)count;
+    if (strcmp(operands[0], "accumulate") != 0) {
+        cli_error("doctor knows accumulate, not `%s`", operands[0]);
+        return CLI_USAGE;
+    }
+    int code = CLI_DONE;
+    cli_common common = v->common;
+    hst_context *safe = cli_open(&common, NULL, NULL, &code);
+    common.unsafe = true;
+    hst_context *unsafe = safe ? cli_open(&common, NULL, NULL, &code) : NULL;
+    if (unsafe) code = show_examples(v, safe, unsafe);
+    if (unsafe && code == CLI_DONE) show_stalls(v);
+    hst_close(unsafe);
+    hst_close(safe);
+    return code;
+}
+
+static const cli_term examples[] = {
+    {"halfstep doctor accumulate", "the example that began it, and how far sums of 0.01 get"},
+    {"halfstep doctor accumulate --term 1 --start 0 --count 5000", "counting to 5000 in 16 bits"},
+    {NULL, NULL}};
+
+const cli_command cli_doctor = {
+    .name = "doctor",
+    .operands = "accumulate",
+    .at_least = 1,
+    .at_most = 1,
+    .summary = "what 16 bits do to sums, by example",
+    .details =
+        "Computes the example of apache/mxnet#17703, whose fp16 gradients stop at 32 where 126 is right, with this "
+        "library's kernels and with the same ones rounding after each addition. Then adds --term to --start as "
+        "often as --count says, in fp16, bf16 and fp32, and says where the sum stops.",
+    .examples = examples,
+    .options = options,
+    .size = sizeof(doctor_values),
+    .defaults = defaults,
+    .run = run,
+};
