@@ -88,6 +88,7 @@ Test(null, nothing_else) {
     cr_expect(!hst_corpus_size(NULL) && !hst_corpus_split(NULL, 0.5) && !hst_corpus_context(NULL));
     cr_expect(!hst_tokenizer_bytes(NULL) && !hst_tokenizer_characters(NULL) && !hst_tokenizer_read(NULL, NULL));
     cr_expect(!hst_tokenizer_text(NULL) && !hst_tokenizer_size(NULL) && hst_tokenizer_equal(NULL, NULL));
+    cr_expect(!hst_tokenizer_fits(NULL, "x", 256));
     cr_expect(!*hst_tokenizer_decode(NULL, 0, &count) && !count && hst_tokenizer_start(NULL) == 10);
     cr_expect(hst_corpus_encode(NULL, NULL, true) && !hst_corpus_tokenizer(NULL) && !hst_corpus_symbols(NULL).count);
     hst_corpus_sha256(NULL, sum), hst_tokenizer_free(NULL);

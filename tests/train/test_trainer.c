@@ -428,3 +428,22 @@ Test(train, more_batches_than_can_be_counted_are_refused) {
               "%s", hst_error(ctx));
     hst_close(ctx);
 }
+
+// A file whose vocabulary is not that of its symbols, bytes here, is as wrong to train further as to sample from.
+Test(train, a_vocabulary_that_is_not_the_tokenizers_is_refused) {
+    hst_context *ctx = open_context(1);
+    hst_corpus *text = story(ctx, 50);
+    hst_train_options o = small(3);
+    hst_lm_config config = hst_lm_defaults();
+    config.vocabulary = 255, config.hidden = 4, config.layers = 1;
+    hst_lm *model = hst_lm_new(ctx, &config);
+    char path[256];
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    cr_assert_eq(hst_lm_save(model, path), HST_OK, "%s", hst_error(ctx));
+    cr_expect_null(hst_trainer_new_from(ctx, path, &o, text, NULL));
+    cr_expect(hst_get_status(ctx) == HST_ERROR_FORMAT &&
+                  strstr(hst_error(ctx), "vocabulary has 255 symbols, but its tokenizer, of bytes, has 256"),
+              "%s", hst_error(ctx));
+    hst_lm_free(model);
+    hst_close(ctx);
+}
