@@ -202,6 +202,8 @@ static bool check_given(hst_context *ctx, const char *what, int i, const hst_ten
 
 hst_status hst_backward_from(hst_context *ctx, int count, hst_tensor *const *y, hst_tensor *const *dy) {
     if (!ctx) return HST_ERROR_MEMORY;
+    if (count > 0 && (!y || !dy))
+        return hst_fail(ctx, HST_ERROR_VALUE, "hst_backward: the list of %s is NULL", y ? "gradients" : "roots");
     for (int i = 0; i < count && ctx->status == HST_OK; i++) {
         if (!check_given(ctx, "root", i, y[i]) || !check_given(ctx, "gradient", i, dy[i])) return ctx->status;
         if (y[i]->rank != dy[i]->rank || memcmp(y[i]->shape, dy[i]->shape, sizeof y[i]->shape)) {

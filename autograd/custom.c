@@ -6,7 +6,7 @@
 struct hst_operation {
     hst_op op;
     hst_context *ctx;
-    hst_custom_op record; // its names lie behind it
+    hst_custom_op record; // without the names: those of `op` are copies, and lie behind it
 };
 
 // What a callback sees of a call. Only one of `types` (in shape) and `dy` (in backward) is there.
@@ -22,17 +22,26 @@ static hst_custom_call seen(hst_call *call) {
     return (hst_custom_call){.call = call, .operation = (const hst_operation *)(const void *)call->op};
 }
 
-// Runs a callback. What it computes is not recorded and dies with it; whoever fails without a word gets a sentence.
+// Runs a callback. What it computes is not recorded and dies with it; whoever fails without a word gets a sentence. The
+// scopes and regions that are open now are the caller's, and open afterwards.
 static bool run(hst_custom_call *c, bool (*callback)(hst_custom_call *call), const char *which) {
     hst_context *ctx = c->call->ctx;
-    hst_scope_begin(ctx);
-    ctx->no_grad++;
+    const char *name = c->call->op->name;
+    int floor = ctx->floor, no_grad = ctx->no_grad;
+    if (hst_scope_begin(ctx) != HST_OK) return hst_scope_end(ctx, NULL), false;
+    ctx->floor = ctx->depth;
+    ctx->no_grad = no_grad + 1;
     bool done = callback(c);
-    ctx->no_grad--;
+    if (ctx->depth != ctx->floor || ctx->no_grad != no_grad + 1)
+        hst_fail(ctx, HST_ERROR_STATE, "%s: its %s function must end the scopes and the no-grad regions that it begins",
+                 name, which);
+    ctx->too_deep = 0;
+    while (ctx->depth > ctx->floor) hst_scope_end(ctx, NULL);
+    ctx->floor = floor;
+    ctx->no_grad = no_grad;
     hst_scope_end(ctx, NULL);
     if (!done && ctx->status == HST_OK)
-        hst_fail(ctx, HST_ERROR_VALUE, "%s: its %s function failed and did not say why (hst_fail does)",
-                 c->call->op->name, which);
+        hst_fail(ctx, HST_ERROR_VALUE, "%s: its %s function failed and did not say why (hst_fail does)", name, which);
     return ctx->status == HST_OK;
 }
 
@@ -135,6 +144,9 @@ const hst_operation *hst_register(hst_context *ctx, const hst_custom_op *op) {
                                    .backward = record.backward ? backward : NULL}};
     for (int i = 0; i < inputs; i++) made->op.inputs[i] = copy_name(&names, record.inputs[i]);
     for (int i = 0; i < outputs; i++) made->op.outputs[i] = copy_name(&names, record.outputs[i]);
+    made->record.name = NULL; // the caller's, as the others
+    memset(made->record.inputs, 0, sizeof made->record.inputs);
+    memset(made->record.outputs, 0, sizeof made->record.outputs);
     return made;
 }
 
@@ -145,7 +157,13 @@ hst_tensor *hst_custom(const hst_operation *op, hst_tensor *const *inputs, const
     int results = count_names(op->op.outputs, HST_MAX_OUTPUTS);
     for (int i = 0; outputs && i < results; i++) outputs[i] = NULL;
     for (int i = 0; i < HST_MAX_INPUTS && op->op.inputs[i]; i++) {
-        in[i] = inputs[i];
+        const char *name = op->op.inputs[i];
+        in[i] = inputs ? inputs[i] : NULL;
+        if (!in[i] && name[strlen(name) - 1] != '?') {
+            hst_fail(op->ctx, HST_ERROR_VALUE, "%s: argument %s is NULL; only optional arguments may be", op->op.name,
+                     name);
+            return NULL;
+        }
         if (!in[i] || in[i]->ctx == op->ctx) continue;
         hst_fail(op->ctx, HST_ERROR_STATE, "%s: an argument belongs to another context", op->op.name);
         hst_fail(in[i]->ctx, HST_ERROR_STATE, "%s: this operation was registered with another context", op->op.name);

@@ -23,7 +23,8 @@
 // tensors that it hands out belong to the library.
 //
 // A callback that fails records why with hst_fail(hst_custom_context(call), ...) and returns false. It may call
-// operations; they are not recorded, and what they return dies when the callback returns.
+// operations; they are not recorded, and what they return dies when the callback returns. It ends the scopes and the
+// no-grad regions that it begins, and no others.
 #ifndef HST_CUSTOM_H
 #define HST_CUSTOM_H
 
@@ -59,8 +60,7 @@ typedef struct hst_custom_op {
 HST_API const hst_operation *hst_register(hst_context *ctx, const hst_custom_op *op);
 
 // Applies it: `inputs` has an entry for each argument, `attributes` attributes_size bytes (NULL: zeros), `outputs`, if
-// not NULL, gets all results. Returns the first, of the innermost scope; NULL after an error, and
-// if op is NULL.
+// not NULL, gets all results. Returns the first, of the innermost scope; NULL after an error, and if op is NULL.
 HST_API hst_tensor *hst_custom(const hst_operation *op, hst_tensor *const *inputs, const void *attributes,
                                hst_tensor **outputs);
 

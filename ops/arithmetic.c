@@ -1,38 +1,27 @@
-// arithmetic.c: y = a + b, a - b, a b, a / b. The operands broadcast: their shapes are compared from the last axis on,
-// and an axis that is missing in one, or has extent 1, is repeated along the other's.
+// arithmetic.c: y = a + b, a - b, a b, a / b, the operands repeated as broadcast.h says.
 #include <string.h>
+#include "ops/broadcast.h"
 #include "ops/ops.h"
 #include "ops/table.h"
 
 enum { A, B };
 
-static int64_t extent(const hst_tensor *t, int from_the_end) {
-    return from_the_end < t->rank ? t->shape[t->rank - 1 - from_the_end] : 1;
-}
-
 static bool shape(hst_call *call, hst_type *out) {
     const hst_tensor *a = call->in[A], *b = call->in[B];
     if (!hst_check_float(call, A) || !hst_check_float(call, B)) return false;
-    out[0] = (hst_type){.dtype = hst_promote(a->dtype, b->dtype), .rank = a->rank > b->rank ? a->rank : b->rank};
-    for (int i = 0; i < out[0].rank; i++) {
-        int64_t n = extent(a, i), m = extent(b, i);
-        out[0].shape[out[0].rank - 1 - i] = n == 1 ? m : n;
-        if (n == m || n == 1 || m == 1) continue;
-        char first[64], second[64];
-        hst_fail(call->ctx, HST_ERROR_SHAPE,
-                 "%s: a is %s and b is %s; compared from the last, two extents must be equal or one of them 1",
-                 call->op->name, hst_describe(a, first), hst_describe(b, second));
-        return false;
-    }
-    return true;
+    out[0] = hst_type_of(a);
+    out[0].dtype = hst_promote(a->dtype, b->dtype);
+    if (hst_broadcast_shape(&out[0], b->rank, b->shape)) return true;
+    char first[64], second[64];
+    hst_fail(call->ctx, HST_ERROR_SHAPE, "%s: a is %s and b is %s; " HST_BROADCAST_RULE, call->op->name,
+             hst_describe(a, first), hst_describe(b, second));
+    return false;
 }
 
-// Steps of t along the axes of y: 0 where it is repeated.
+// Steps of t along the axes of y: 0 where it is repeated, and if it is absent.
 static void set_strides(int64_t *stride, const hst_tensor *t, const hst_tensor *y) {
-    for (int axis = 0; t && axis < y->rank; axis++) {
-        int own = axis - (y->rank - t->rank);
-        stride[axis] = own < 0 || t->shape[own] == 1 ? 0 : t->stride[own];
-    }
+    hst_type to = hst_type_of(y);
+    if (t) hst_broadcast_stride(&to, t->rank, t->shape, t->stride, stride);
 }
 
 static hst_arithmetic function_of(const hst_call *call) {

@@ -5,6 +5,9 @@
 
 #include "autograd/op.h"
 
+// For the sentences about shapes that do not fit.
+#define HST_BROADCAST_RULE "counted from the last, axes must be equal, or 1 or missing in what is repeated"
+
 // Widens the shape `to` so that an operand of the given shape is repeated into it; false if the two do not fit.
 static inline bool hst_broadcast_shape(hst_type *to, int rank, const int64_t *shape) {
     hst_type wide = {.dtype = to->dtype, .rank = rank > to->rank ? rank : to->rank};

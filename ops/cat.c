@@ -1,6 +1,6 @@
 // cat.c: tensors one after the other along an axis (cat) or along a new one (stack), and the way back (split).
 //     x_i (..., n_i, ...)          y (..., n_0 + n_1 + ..., ...)
-#include <string.h>
+#include <stdio.h>
 #include "ops/ops.h"
 #include "ops/table.h"
 
@@ -66,7 +66,7 @@ const hst_op hst_op_cat = {
 // The context of a list of tensors, in which an error can be recorded; NULL if there is none, or one stands there.
 static hst_context *context_of(const char *name, int count, hst_tensor *const *x) {
     hst_context *ctx = NULL;
-    for (int i = 0; i < count && !ctx; i++)
+    for (int i = 0; x && i < count && !ctx; i++)
         if (x[i]) ctx = x[i]->ctx;
     if (!ctx || ctx->status != HST_OK) return NULL;
     for (int i = 0; i < count; i++)
@@ -80,21 +80,31 @@ static bool same_but(const hst_tensor *a, const hst_tensor *b, int axis) {
     return same;
 }
 
-// Whether tensor i goes with the tensors before it; *dtype is theirs, and then the one in which all fit.
-static bool check(hst_context *ctx, hst_tensor *const *x, int i, int axis, hst_dtype *dtype) {
-    char a[64], b[64];
-    bool floats = hst_is_float(x[i]->dtype) && hst_is_float(*dtype);
-    if (!same_but(x[i], x[0], axis))
-        return hst_fail(ctx, HST_ERROR_SHAPE, "cat: tensor %d is %s and tensor 0 is %s; only axis %d may differ", i,
-                        hst_describe(x[i], a), hst_describe(x[0], b), axis),
-               false;
-    if (x[i]->dtype != *dtype && !floats)
-        return hst_fail(ctx, HST_ERROR_DTYPE,
-                        "cat: tensor %d is %s and tensor 0 is %s; only f32, f16 and bf16 go together", i,
-                        hst_describe(x[i], a), hst_describe(x[0], b)),
-               false;
-    *dtype = hst_promote(*dtype, x[i]->dtype);
+// Whether the tensors go together, where only `axis` (-1: none) may differ, and the dtype in which all fit.
+static bool check(const char *name, int count, hst_tensor *const *x, int axis, hst_dtype *dtype) {
+    char a[64], b[64], wanted[48] = "the shapes must agree";
+    if (axis >= 0) snprintf(wanted, sizeof wanted, "only axis %d may differ", axis);
+    *dtype = x[0]->dtype;
+    for (int i = 1; i < count; i++) {
+        bool fits = same_but(x[i], x[0], axis), floats = hst_is_float(x[i]->dtype) && hst_is_float(*dtype);
+        if (!fits || (x[i]->dtype != *dtype && !floats))
+            return hst_fail(x[0]->ctx, fits ? HST_ERROR_DTYPE : HST_ERROR_SHAPE,
+                            "%s: tensor %d is %s and tensor 0 is %s; %s", name, i, hst_describe(x[i], a),
+                            hst_describe(x[0], b), fits ? "only f32, f16 and bf16 go together" : wanted),
+                   false;
+        *dtype = hst_promote(*dtype, x[i]->dtype);
+    }
     return true;
+}
+
+// An axis among `axes`, counted from the end where it is negative; -1 after recording an error.
+static int find_axis(const char *name, const hst_tensor *x, int axis, int axes) {
+    char text[64];
+    int found = axis < 0 ? axis + axes : axis;
+    if (found >= 0 && found < axes) return found;
+    hst_fail(x->ctx, HST_ERROR_VALUE, "%s: tensor 0 is %s and %s no axis %d", name, hst_describe(x, text),
+             axes == x->rank ? "has" : "the result would have", axis);
+    return -1;
 }
 
 // More than HST_MAX_INPUTS are put together in groups, and the groups in groups, as few levels as possible.
@@ -114,14 +124,8 @@ static hst_tensor *join(int count, hst_tensor *const *x, cat_attributes a) {
 hst_tensor *hst_cat(int count, hst_tensor *const *x, int axis) {
     hst_context *ctx = context_of("cat", count, x);
     if (!ctx) return NULL;
-    cat_attributes a = {.axis = axis < 0 ? axis + x[0]->rank : axis, .dtype = x[0]->dtype};
-    if (a.axis < 0 || a.axis >= x[0]->rank) {
-        char text[64];
-        hst_fail(ctx, HST_ERROR_VALUE, "cat: tensor 0 is %s and has no axis %d", hst_describe(x[0], text), axis);
-        return NULL;
-    }
-    for (int i = 1; i < count; i++)
-        if (!check(ctx, x, i, a.axis, &a.dtype)) return NULL;
+    cat_attributes a = {.axis = find_axis("cat", x[0], axis, x[0]->rank)};
+    if (a.axis < 0 || !check("cat", count, x, a.axis, &a.dtype)) return NULL;
     if (count <= HST_MAX_INPUTS) return join(count, x, a);
     hst_scope_begin(ctx); // the groups die here
     return hst_scope_end(ctx, join(count, x, a));
@@ -129,18 +133,20 @@ hst_tensor *hst_cat(int count, hst_tensor *const *x, int axis) {
 
 hst_tensor *hst_stack(int count, hst_tensor *const *x, int axis) {
     hst_context *ctx = context_of("stack", count, x);
-    if (!ctx) return NULL;
-    char a[64], b[64];
-    for (int i = 1; i < count; i++)
-        if (!same_but(x[i], x[0], -1)) {
-            hst_fail(ctx, HST_ERROR_SHAPE, "stack: tensor %d is %s and tensor 0 is %s; the shapes must agree", i,
-                     hst_describe(x[i], a), hst_describe(x[0], b));
-            return NULL;
-        }
+    hst_dtype dtype;
+    if (!ctx || !check("stack", count, x, -1, &dtype)) return NULL;
+    int at = find_axis("stack", x[0], axis, x[0]->rank + 1);
+    if (at < 0) return NULL;
+    if (x[0]->rank == HST_MAX_RANK) {
+        char text[64];
+        hst_fail(ctx, HST_ERROR_VALUE, "stack: tensor 0 is %s; the result would have more than %d axes",
+                 hst_describe(x[0], text), HST_MAX_RANK);
+        return NULL;
+    }
     hst_tensor **rows = hst_workspace(ctx, (size_t)count * sizeof *rows), *y = NULL;
     if (!rows) return NULL;
-    for (int i = 0; i < count; i++) rows[i] = hst_unsqueeze(x[i], axis);
-    if (ctx->status == HST_OK) y = hst_cat(count, rows, axis);
+    for (int i = 0; i < count; i++) rows[i] = hst_unsqueeze(x[i], at);
+    if (ctx->status == HST_OK) y = hst_cat(count, rows, at);
     hst_workspace_free(ctx, rows);
     return y;
 }

@@ -26,8 +26,8 @@ static bool shape(hst_call *call, hst_type *out) {
         char text_a[64], text_b[64];
         hst_fail(
             call->ctx, HST_ERROR_SHAPE,
-            "matmul: a is %s and b is %s; a's last axis must be as long as b's last but one (a vector's only one), "
-            "and the axes before them equal, 1 or missing",
+            "matmul: a is %s and b is %s; a's last axis must be as long as b's last but one (a vector's only one); of "
+            "the axes before them, " HST_BROADCAST_RULE,
             hst_describe(a, text_a), hst_describe(b, text_b));
         return false;
     }

@@ -46,13 +46,17 @@ HST_API hst_tensor *hst_variational_dropout(hst_tensor *x, double p);
 // gradient. Returns h (L, B, D) in x's dtype (u's without x), or the one that the options name; *c_last, if not NULL,
 // gets each column's c after its last step, (B, D), f32. State and gates are fp32 whatever the dtypes.
 typedef struct hst_recurrence {
-    int k;          // 3 or 4
-    double scale_x; // 1 unless the model rescales
-    bool use_tanh;
-    bool bidirectional; // D is even: two directions
-    bool names_dtype;   // h gets `dtype` (f32, f16 or bf16) instead
+    int k;              // 3 or 4; 3
+    double scale_x;     // unless the model rescales, 1
+    bool use_tanh;      // false
+    bool bidirectional; // D is even: two directions; false
+    bool names_dtype;   // h gets `dtype` (f32, f16 or bf16) instead; false
     hst_dtype dtype;
 } hst_recurrence;
+static inline hst_recurrence hst_recurrence_defaults(void) { // as SRU has it, to be changed field by field
+    hst_recurrence recurrence = {3, 1, false, false, false, HST_F32};
+    return recurrence;
+}
 HST_API hst_tensor *hst_sru_recurrence(hst_tensor *u, hst_tensor *x, hst_tensor *v, hst_tensor *v_steps,
                                        hst_tensor *bias, hst_tensor *c0, hst_tensor *mask, hst_tensor *pad,
                                        hst_recurrence options, hst_tensor **c_last);
@@ -77,10 +81,10 @@ HST_API hst_tensor *hst_log(hst_tensor *x);
 HST_API hst_tensor *hst_sqrt(hst_tensor *x);
 HST_API hst_tensor *hst_pow(hst_tensor *x, double exponent);
 
-// Elementwise.
+// factor x, float, the product formed in double and rounded once; and x in another dtype, where any two are possible:
+// to integers it is truncated toward zero and saturates.
 HST_API hst_tensor *hst_scale(hst_tensor *x, double factor);
-HST_API hst_tensor *hst_cast(hst_tensor *x,
-                             hst_dtype dtype); // any dtypes; to integers truncates toward zero, saturating
+HST_API hst_tensor *hst_cast(hst_tensor *x, hst_dtype dtype);
 
 // Sum, mean and greatest of all elements, or over `count` axes (0: all); negative axes count from the end, none may be
 // given twice. The axes go, or stay with extent 1 (keep_axes). x float; sum and mean are f32, max has x's dtype. max is
@@ -121,7 +125,8 @@ HST_API hst_status hst_split(hst_tensor *x, int axis, int count, const int64_t *
 
 // `count` tensors, at least one, as one, after each other along an axis in which alone they may differ; or along a new
 // axis, at `axis` of the result, if the shapes are equal. f32, f16 and bf16 mix, to f32 where they differ; other dtypes
-// must be equal. One tensor may be given several times. HST_ERROR_VALUE if one of them is NULL, unless all are.
+// must be equal. One tensor may be given several times. HST_ERROR_VALUE if one of them is NULL. Where all are, or there
+// is none, no context is known that could hold an error: the result is NULL and the status stays as it is.
 HST_API hst_tensor *hst_cat(int count, hst_tensor *const *x, int axis);
 HST_API hst_tensor *hst_stack(int count, hst_tensor *const *x, int axis);
 
@@ -133,9 +138,8 @@ HST_API hst_tensor *hst_where(hst_tensor *condition, hst_tensor *a, hst_tensor *
 HST_API hst_tensor *hst_masked_fill(hst_tensor *x, hst_tensor *mask, double value);
 
 // The entries `ids` (u8, i32 or i64, any shape) of an axis of x (float), in place of which y has the axes of ids: y
-// (x's axes before it, ids' axes, x's axes after it), in x's dtype. Axis 0 of a matrix is hst_embedding. An id outside
-// 0
-// .. extent - 1 is HST_ERROR_VALUE, naming its position and value.
+// (x's axes before it, ids' axes, x's axes after it), in x's dtype. Axis 0 of a matrix is hst_embedding. An id that is
+// negative or not less than the extent is HST_ERROR_VALUE, naming its position and value.
 HST_API hst_tensor *hst_take(hst_tensor *x, hst_tensor *ids, int axis);
 
 // y (ids' shape, classes) in `dtype`: 1 at the class that ids (u8, i32 or i64) names, else 0. No gradient. Errors as

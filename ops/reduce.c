@@ -109,13 +109,14 @@ static bool spread(const hst_call *call, double divisor, const hst_tensor *dy, h
                          .a = hst_source_of(dy),
                          .b = {&divisor, HST_F64},
                          .y = hst_gradient_target(dx)};
-    int64_t next = 1;
-    for (int axis = x->rank - 1; axis >= 0; axis--) {
+    int64_t kept[HST_MAX_RANK];
+    for (int axis = 0; axis < x->rank; axis++) {
         b.shape[axis] = x->shape[axis];
-        if (is_reduced(attributes_of(call), axis)) continue;
-        b.a_stride[axis] = next;
-        next *= x->shape[axis];
+        kept[axis] = is_reduced(attributes_of(call), axis) ? 1 : x->shape[axis];
     }
+    hst_row_major(x->rank, kept, b.a_stride);
+    for (int axis = 0; axis < x->rank; axis++)
+        if (is_reduced(attributes_of(call), axis)) b.a_stride[axis] = 0;
     return call->ctx->backend->binary(call->ctx, &b);
 }
 
@@ -210,6 +211,11 @@ const hst_op hst_op_max = {
 static hst_tensor *apply(const hst_op *op, hst_tensor *x, int count, const int *axes, bool keep) {
     if (!x) return NULL;
     char text[64];
+    if (count < 0 || (count > 0 && !axes)) {
+        hst_fail(x->ctx, HST_ERROR_VALUE, count < 0 ? "%s: %d axes; 0 means all" : "%s: %d axes, and no list of them",
+                 op->name, count);
+        return NULL;
+    }
     attributes a = {.axes = count == 0 ? ~0u : 0, .keep = keep};
     for (int i = 0; i < count; i++) {
         int axis = axes[i] < 0 ? axes[i] + x->rank : axes[i];

@@ -14,17 +14,19 @@ typedef struct {
 
 // The new extents, of which one may be -1: what is left. False if they do not hold `count` elements.
 static bool fit(const reshape_attributes *a, int64_t count, int64_t *shape) {
-    int64_t known = 1;
+    int64_t known = 1; // of the extents that are not 0: the strides have to fit too
     int open = -1;
+    bool empty = false;
     for (int i = 0; i < a->rank; i++) {
         shape[i] = a->shape[i];
+        empty |= shape[i] == 0;
         if (shape[i] == -1 && open < 0)
             open = i;
-        else if (shape[i] < 0 || __builtin_mul_overflow(known, shape[i], &known))
+        else if (shape[i] < 0 || __builtin_mul_overflow(known, shape[i] ? shape[i] : 1, &known))
             return false;
     }
-    if (open < 0) return known == count;
-    if (known == 0 || count % known != 0) return false; // 0: any extent would do
+    if (open < 0) return (empty ? 0 : known) == count;
+    if (empty || count % known != 0) return false; // empty: any extent would do
     shape[open] = count / known;
     return true;
 }
@@ -52,18 +54,9 @@ static bool find_strides(const hst_tensor *x, const hst_type *to, int64_t *strid
     return true;
 }
 
-// Of an empty tensor no stride is used; these do not overflow.
-static void empty_strides(const hst_type *to, int64_t *stride) {
-    int64_t step = 1;
-    for (int i = to->rank - 1; i >= 0; i--) {
-        stride[i] = step;
-        step *= to->shape[i] > 0 ? to->shape[i] : 1;
-    }
-}
-
 static bool reshape_strides(const hst_tensor *x, const hst_type *to, int64_t *stride) {
     if (hst_count(x) > 0) return find_strides(x, to, stride);
-    empty_strides(to, stride);
+    hst_row_major(to->rank, to->shape, stride);
     return true;
 }
 
@@ -115,8 +108,9 @@ const hst_op hst_op_reshape = {
 
 static hst_tensor *with_shape(const hst_op *op, hst_tensor *x, int rank, const int64_t *shape) {
     if (!x) return NULL;
-    if (rank < 0 || rank > HST_MAX_RANK) {
-        hst_fail(x->ctx, HST_ERROR_VALUE, "%s: rank %d; ranks are 0 to %d", op->name, rank, HST_MAX_RANK);
+    if (rank < 0 || rank > HST_MAX_RANK || (rank > 0 && !shape)) {
+        hst_fail(x->ctx, HST_ERROR_VALUE, "%s: rank %d%s; ranks are 0 to %d", op->name, rank,
+                 shape || rank <= 0 ? "" : " without extents", HST_MAX_RANK);
         return NULL;
     }
     reshape_attributes a = {.rank = rank};
@@ -133,8 +127,12 @@ static int find_axis(const char *name, const hst_tensor *x, int axis, int axes) 
     int found = axis < 0 ? axis + axes : axis;
     if (found >= 0 && found < axes) return found;
     char text[64];
-    hst_fail(x->ctx, HST_ERROR_VALUE, "%s: axis %d of %s; axes are %d to %d here", name, axis, hst_describe(x, text),
-             -axes, axes - 1);
+    hst_describe(x, text);
+    if (axes == 0)
+        hst_fail(x->ctx, HST_ERROR_VALUE, "%s: axis %d of %s, which has no axes", name, axis, text);
+    else
+        hst_fail(x->ctx, HST_ERROR_VALUE, "%s: axis %d of %s; axes are %d to %d here", name, axis, text, -axes,
+                 axes - 1);
     return -1;
 }
 
@@ -142,7 +140,13 @@ hst_tensor *hst_unsqueeze(hst_tensor *x, int axis) {
     if (!x || x->ctx->status != HST_OK) return NULL;
     int at = find_axis("unsqueeze", x, axis, x->rank + 1);
     if (at < 0) return NULL;
-    int64_t shape[HST_MAX_RANK + 1];
+    if (x->rank == HST_MAX_RANK) {
+        char text[64];
+        hst_fail(x->ctx, HST_ERROR_VALUE, "unsqueeze: %s has %d axes already; no tensor has more",
+                 hst_describe(x, text), HST_MAX_RANK);
+        return NULL;
+    }
+    int64_t shape[HST_MAX_RANK];
     for (int i = 0; i <= x->rank; i++) shape[i] = i == at ? 1 : x->shape[i - (i > at)];
     return hst_reshape(x, x->rank + 1, shape);
 }
@@ -172,11 +176,12 @@ typedef struct {
 static bool slice_shape(hst_call *call, hst_type *out) {
     slice_attributes *a = (void *)call->attributes;
     const hst_tensor *x = call->in[0];
+    int given = a->axis;
     if (a->axis < 0) a->axis += x->rank;
     if (a->axis < 0 || a->axis >= x->rank || a->start < 0 || a->end < a->start || a->end > x->shape[a->axis]) {
         char text[64];
         hst_fail(call->ctx, HST_ERROR_VALUE, "slice: [%lld, %lld) of axis %d is not inside %s", (long long)a->start,
-                 (long long)a->end, a->axis, hst_describe(x, text));
+                 (long long)a->end, given, hst_describe(x, text));
         return false;
     }
     out[0] = hst_type_of(x);
@@ -240,10 +245,11 @@ static bool transpose_shape(hst_call *call, hst_type *out) {
     transpose_attributes *a = (void *)call->attributes;
     const hst_tensor *x = call->in[0];
     for (int i = 0; i < 2; i++) {
-        if (a->axis[i] < 0) a->axis[i] += x->rank;
+        int given = a->axis[i];
+        if (given < 0) a->axis[i] += x->rank;
         if (a->axis[i] >= 0 && a->axis[i] < x->rank) continue;
         char text[64];
-        hst_fail(call->ctx, HST_ERROR_VALUE, "transpose: %s has no axis %d", hst_describe(x, text), a->axis[i]);
+        hst_fail(call->ctx, HST_ERROR_VALUE, "transpose: %s has no axis %d", hst_describe(x, text), given);
         return false;
     }
     out[0] = hst_type_of(x);
@@ -291,8 +297,7 @@ static bool broadcast_shape(hst_call *call, hst_type *out) {
         hst_tensor wanted = {.dtype = x->dtype, .rank = a->rank};
         memcpy(wanted.shape, a->shape, sizeof a->shape);
         char have[64], want[64];
-        hst_fail(call->ctx, HST_ERROR_SHAPE,
-                 "broadcast_to: %s does not fit %s; counted from the last, its axes must be equal, 1 or missing",
+        hst_fail(call->ctx, HST_ERROR_SHAPE, "broadcast_to: %s does not fit %s; " HST_BROADCAST_RULE,
                  hst_describe(x, have), strchr(hst_describe(&wanted, want), '('));
         return false;
     }
@@ -311,11 +316,11 @@ static hst_tensor *broadcast_view(hst_call *call, const hst_type *out) {
 static bool broadcast_backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *dx) {
     const hst_tensor *into = dx[0].into;
     hst_type y = hst_type_of(dy[0]);
-    hst_select_grad_args s = {
-        .rank = y.rank, .dy = hst_source_of(dy[0]), .when = true, .d = hst_gradient_target(dx[0])};
-    memcpy(s.shape, y.shape, sizeof s.shape);
-    hst_broadcast_stride(&y, into->rank, into->shape, into->stride, s.d_stride);
-    return call->ctx->backend->select_grad(call->ctx, &s);
+    hst_binary_grad_args g = {
+        .function = HST_PLUS, .rank = y.rank, .dy = hst_source_of(dy[0]), .dx = hst_gradient_target(dx[0])};
+    memcpy(g.shape, y.shape, sizeof g.shape);
+    hst_broadcast_stride(&y, into->rank, into->shape, into->stride, g.dx_stride);
+    return call->ctx->backend->binary_grad(call->ctx, &g);
 }
 
 const hst_op hst_op_broadcast_to = {

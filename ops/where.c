@@ -14,9 +14,7 @@ static bool shape(hst_call *call, hst_type *out) {
     for (int i = CONDITION; i <= B; i++)
         if (!hst_broadcast_shape(&y, in[i]->rank, in[i]->shape)) {
             char c[64], a[64], b[64];
-            hst_fail(call->ctx, HST_ERROR_SHAPE,
-                     "where: condition is %s, a is %s and b is %s; counted from the last, their axes must be equal, 1 "
-                     "or missing",
+            hst_fail(call->ctx, HST_ERROR_SHAPE, "where: condition is %s, a is %s and b is %s; " HST_BROADCAST_RULE,
                      hst_describe(in[CONDITION], c), hst_describe(in[A], a), hst_describe(in[B], b));
             return false;
         }
@@ -83,15 +81,17 @@ hst_tensor *hst_masked_fill(hst_tensor *x, hst_tensor *mask, double value) {
         hst_fail(known->ctx, HST_ERROR_VALUE, "masked_fill: argument %s is NULL", x ? "mask" : "x");
         return NULL;
     }
+    char have[64], holes[64];
+    hst_describe(x, have), hst_describe(mask, holes);
     hst_type y = hst_type_of(x);
-    if (!hst_broadcast_shape(&y, mask->rank, mask->shape) || y.rank != x->rank ||
-        memcmp(y.shape, x->shape, sizeof y.shape) != 0) {
-        char a[64], b[64];
-        hst_fail(
-            x->ctx, HST_ERROR_SHAPE,
-            "masked_fill: mask is %s and x is %s; counted from the last, the mask's axes must be x's, 1 or missing",
-            hst_describe(mask, a), hst_describe(x, b));
-        return NULL;
-    }
+    if (!hst_is_float(x->dtype))
+        hst_fail(x->ctx, HST_ERROR_DTYPE, "masked_fill: argument x is %s; f32, f16 or bf16 is needed", have);
+    else if (mask->dtype != HST_U8 && mask->dtype != HST_I32 && mask->dtype != HST_I64)
+        hst_fail(x->ctx, HST_ERROR_DTYPE, "masked_fill: argument mask is %s; u8, i32 or i64 is needed", holes);
+    else if (!hst_broadcast_shape(&y, mask->rank, mask->shape) || y.rank != x->rank ||
+             memcmp(y.shape, x->shape, sizeof y.shape) != 0)
+        hst_fail(x->ctx, HST_ERROR_SHAPE,
+                 "masked_fill: mask is %s and x is %s; the mask is what is repeated; " HST_BROADCAST_RULE, holes, have);
+    if (x->ctx->status != HST_OK) return NULL;
     return hst_where(mask, hst_full(x->ctx, x->dtype, HST_SCALAR, value), x);
 }

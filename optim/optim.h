@@ -25,6 +25,7 @@ HST_API void hst_parameters_free(hst_parameters *list);       // releases the te
 // copied and must be new. Tensors of two or more dimensions decay, others do not. Returns value.
 HST_API hst_tensor *hst_parameter(hst_parameters *list, const char *name, hst_tensor *value);
 
+// Parameter i, from 0 to hst_parameter_count - 1; NULL where there is none.
 HST_API int hst_parameter_count(const hst_parameters *list);
 HST_API const char *hst_parameter_name(const hst_parameters *list, int i);
 HST_API hst_tensor *hst_parameter_value(const hst_parameters *list, int i);

@@ -37,6 +37,10 @@ static bool grow(hst_parameters *list) {
 }
 
 static bool check(hst_parameters *list, const char *name, const hst_tensor *value) {
+    if (!name) {
+        hst_fail(list->ctx, HST_ERROR_VALUE, "hst_parameter: the name is NULL; each parameter needs one of its own");
+        return false;
+    }
     for (int i = 0; i < list->count; i++)
         if (!strcmp(list->items[i].name, name)) {
             hst_fail(list->ctx, HST_ERROR_VALUE, "hst_parameter: there is already a parameter named %s", name);
@@ -71,11 +75,11 @@ int hst_parameter_count(const hst_parameters *list) {
     return list->count;
 }
 const char *hst_parameter_name(const hst_parameters *list, int i) {
-    if (!list) return NULL;
+    if (!list || i < 0 || i >= list->count) return NULL;
     return list->items[i].name;
 }
 hst_tensor *hst_parameter_value(const hst_parameters *list, int i) {
-    if (!list) return NULL;
+    if (!list || i < 0 || i >= list->count) return NULL;
     return list->items[i].value;
 }
 hst_context *hst_parameters_context(const hst_parameters *list) {

@@ -39,6 +39,16 @@ static inline int64_t hst_index_at(hst_source ids, int64_t i) {
     return ((const int64_t *)ids.data)[i];
 }
 
+// The strides of elements that lie in order, the last axis fastest. An axis without elements is taken as one of a
+// single element: no stride is used then.
+static inline void hst_row_major(int rank, const int64_t *shape, int64_t *stride) {
+    int64_t step = 1;
+    for (int axis = rank - 1; axis >= 0; axis--) {
+        stride[axis] = step;
+        step *= shape[axis] > 0 ? shape[axis] : 1;
+    }
+}
+
 // to[i] (+)= from[i] over a strided index space; any dtypes. Strides in elements; 0 repeats an element.
 typedef struct hst_copy_args {
     int rank;
@@ -194,8 +204,8 @@ typedef struct hst_select_args {
     hst_target y;
 } hst_select_args;
 
-// d (+)= the sum of dy, contiguous over the index space, where (c != 0) == when; an absent c is 1 everywhere. d is
-// contiguous and has the axes whose stride in it is not 0; the sums are over the others.
+// d (+)= the sum of dy, contiguous over the index space, where (c != 0) == when. d is contiguous and has the axes whose
+// stride in it is not 0; the sums are over the others.
 typedef struct hst_select_grad_args {
     int rank;
     int64_t shape[HST_MAX_RANK], c_stride[HST_MAX_RANK], d_stride[HST_MAX_RANK];

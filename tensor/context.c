@@ -118,7 +118,7 @@ hst_tensor *hst_scope_end(hst_context *ctx, hst_tensor *result) {
         ctx->too_deep--;
         return result;
     }
-    if (ctx->depth == 0) {
+    if (ctx->depth == ctx->floor) {
         hst_fail(ctx, HST_ERROR_STATE, "hst_scope_end: no scope is open; each end needs its hst_scope_begin");
         return NULL;
     }

@@ -55,6 +55,7 @@ struct hst_context {
     hst_scope scopes[HST_MAX_DEPTH];
     int depth;    // 0: no scope open; tensors then live until hst_close
     int too_deep; // scopes that were refused and have not ended yet
+    int floor;    // scopes up to this depth cannot end now: they are the caller's, while a callback runs
     hst_tensor *tensors;
     hst_random_key random;
 

@@ -73,13 +73,8 @@ static hst_tensor *new_header(hst_context *ctx, hst_dtype dtype, int rank, const
     return t;
 }
 
-static bool check_new(hst_context *ctx, hst_dtype dtype, int rank, const int64_t *shape, size_t *bytes) {
-    if (!ctx || ctx->status != HST_OK) return false;
-    if ((unsigned)dtype >= HST_DTYPES || rank < 0 || rank > HST_MAX_RANK) {
-        hst_fail(ctx, HST_ERROR_VALUE, "a tensor of dtype %d and rank %d: dtypes are 0 to %d, ranks 0 to %d",
-                 (int)dtype, rank, HST_DTYPES - 1, HST_MAX_RANK);
-        return false;
-    }
+// How many bytes such a tensor has, or would have if it did not repeat elements.
+static bool check_extents(hst_context *ctx, hst_dtype dtype, int rank, const int64_t *shape, size_t *bytes) {
     size_t total = hst_dtype_size(dtype); // of the extents that are not 0: the strides have to fit too
     bool empty = false;
     for (int i = 0; i < rank; i++) {
@@ -93,6 +88,15 @@ static bool check_new(hst_context *ctx, hst_dtype dtype, int rank, const int64_t
     }
     *bytes = empty ? 0 : total;
     return true;
+}
+
+static bool check_new(hst_context *ctx, hst_dtype dtype, int rank, const int64_t *shape, size_t *bytes) {
+    if (!ctx || ctx->status != HST_OK) return false;
+    if ((unsigned)dtype < HST_DTYPES && rank >= 0 && rank <= HST_MAX_RANK && (shape || rank == 0))
+        return check_extents(ctx, dtype, rank, shape, bytes);
+    hst_fail(ctx, HST_ERROR_VALUE, "a tensor of dtype %d and rank %d%s: dtypes are 0 to %d, ranks 0 to %d", (int)dtype,
+             rank, shape || rank == 0 ? "" : " without extents", HST_DTYPES - 1, HST_MAX_RANK);
+    return false;
 }
 
 static hst_tensor *new_tensor(hst_context *ctx, hst_dtype dtype, int rank, const int64_t *shape, hst_storage storage) {
@@ -110,8 +114,7 @@ static hst_tensor *new_tensor(hst_context *ctx, hst_dtype dtype, int rank, const
     s->data = data;
     s->references = 1;
     t->storage = s;
-    int64_t stride = 1;
-    for (int i = rank - 1; i >= 0; stride *= shape[i--]) t->stride[i] = stride;
+    hst_row_major(rank, shape, t->stride);
     return t;
 }
 
@@ -120,7 +123,9 @@ hst_tensor *hst_new(hst_context *ctx, hst_dtype dtype, int rank, const int64_t *
 }
 
 hst_tensor *hst_view(hst_tensor *t, int rank, const int64_t *shape, const int64_t *stride, int64_t offset) {
-    hst_tensor *view = new_header(t->ctx, t->dtype, rank, shape);
+    size_t bytes;
+    hst_tensor *view =
+        check_extents(t->ctx, t->dtype, rank, shape, &bytes) ? new_header(t->ctx, t->dtype, rank, shape) : NULL;
     if (!view) return NULL;
     view->storage = t->storage;
     view->storage->references++;
@@ -197,12 +202,10 @@ int64_t hst_count(const hst_tensor *t) {
 bool hst_is_contiguous(const hst_tensor *t) {
     if (!t) return false;
     bool contiguous = true;
-    int64_t stride = 1;
-    for (int i = t->rank - 1; i >= 0; stride *= t->shape[i--]) {
-        if (t->shape[i] == 0) return true; // no elements
-        if (t->shape[i] > 1 && t->stride[i] != stride) contiguous = false;
-    }
-    return contiguous;
+    int64_t stride[HST_MAX_RANK];
+    hst_row_major(t->rank, t->shape, stride);
+    for (int i = 0; i < t->rank; i++) contiguous &= t->shape[i] <= 1 || t->stride[i] == stride[i];
+    return contiguous || hst_count(t) == 0;
 }
 
 const void *hst_data(const hst_tensor *t) {
@@ -235,21 +238,6 @@ double hst_item(const hst_tensor *t, const int64_t *index) {
 
 // ---- copying ----
 
-// Puts neighbouring axes together where both sides run through them in one stride.
-static void collapse(hst_copy_args *c) {
-    int kept = 0;
-    for (int i = 1; i < c->rank; i++) {
-        bool joins = c->from_stride[kept] == c->from_stride[i] * c->shape[i] &&
-                     c->to_stride[kept] == c->to_stride[i] * c->shape[i];
-        int64_t extent = joins ? c->shape[kept] * c->shape[i] : c->shape[i];
-        if (!joins) kept++;
-        c->shape[kept] = extent;
-        c->from_stride[kept] = c->from_stride[i];
-        c->to_stride[kept] = c->to_stride[i];
-    }
-    if (c->rank > 0) c->rank = kept + 1;
-}
-
 bool hst_copy_tensor(hst_tensor *to, const hst_tensor *from, bool add) {
     if (!to || !from) return false; // whoever failed to make them has said why
     hst_copy_args c = {.rank = to->rank, .from = {hst_raw(from), from->dtype}, .to = {hst_raw(to), to->dtype, add}};
@@ -258,7 +246,6 @@ bool hst_copy_tensor(hst_tensor *to, const hst_tensor *from, bool add) {
         c.from_stride[i] = from->stride[i];
         c.to_stride[i] = to->stride[i];
     }
-    collapse(&c);
     return to->ctx->backend->copy(to->ctx, &c);
 }
 
@@ -273,14 +260,15 @@ static void array_header(hst_tensor *header, hst_storage *storage, const hst_ten
                          void *array) {
     *storage = (hst_storage){.data = array};
     *header = (hst_tensor){.ctx = like->ctx, .storage = storage, .dtype = dtype, .rank = like->rank};
-    int64_t stride = 1;
-    for (int i = like->rank - 1; i >= 0; stride *= like->shape[i--]) {
-        header->shape[i] = like->shape[i];
-        header->stride[i] = stride;
-    }
+    memcpy(header->shape, like->shape, sizeof like->shape);
+    hst_row_major(like->rank, like->shape, header->stride);
 }
 
-static bool check_array(const hst_tensor *t, hst_dtype dtype) {
+static bool check_array(const hst_tensor *t, hst_dtype dtype, const void *array) {
+    if (!array && hst_count(t) > 0) {
+        hst_fail(t->ctx, HST_ERROR_VALUE, "a plain array of %lld elements is NULL", (long long)hst_count(t));
+        return false;
+    }
     if (hst_dtype_size(dtype) > 0) return true;
     hst_fail(t->ctx, HST_ERROR_DTYPE, "a plain array of dtype %d; dtypes are 0 to %d", (int)dtype, HST_DTYPES - 1);
     return false;
@@ -288,7 +276,7 @@ static bool check_array(const hst_tensor *t, hst_dtype dtype) {
 
 hst_status hst_copy_out(const hst_tensor *t, hst_dtype dtype, void *array) {
     if (!t) return HST_ERROR_STATE;
-    if (t->ctx->status != HST_OK || !check_array(t, dtype)) return t->ctx->status;
+    if (t->ctx->status != HST_OK || !check_array(t, dtype, array)) return t->ctx->status;
     hst_tensor header;
     hst_storage storage;
     array_header(&header, &storage, t, dtype, array);
@@ -298,7 +286,7 @@ hst_status hst_copy_out(const hst_tensor *t, hst_dtype dtype, void *array) {
 
 hst_status hst_copy_in(hst_tensor *t, hst_dtype dtype, const void *array) {
     if (!t) return HST_ERROR_STATE;
-    if (t->ctx->status != HST_OK || !check_array(t, dtype)) return t->ctx->status;
+    if (t->ctx->status != HST_OK || !check_array(t, dtype, array)) return t->ctx->status;
     for (int i = 0; i < t->rank && hst_count(t) > 0; i++)
         if (t->stride[i] == 0 && t->shape[i] > 1)
             return hst_fail(t->ctx, HST_ERROR_STATE,

@@ -68,6 +68,7 @@ typedef struct wide {
     vd low, high;
 } wide; // one double for each lane of a vf
 
+INLINE wide splat_wide(double x) { return (wide){x - (vd){0}, x - (vd){0}}; } // as splat
 INLINE wide widened(vf x) { return (wide){low_lanes(x), high_lanes(x)}; }
 INLINE vf narrowed(wide x) { return narrow_lanes(x.low, x.high); }
 INLINE void accumulate(wide *sum, wide x) {

@@ -235,7 +235,14 @@ Test(autograd_custom, what_callbacks_say_is_the_error) {
     EXPECT_ERROR(HST_ERROR_VALUE, "pair: argument w is NULL");
     cr_assert_null(cubed(third, VECTOR(HST_F16, 1)));
     EXPECT_ERROR(HST_ERROR_DTYPE, "cube: x is f16; it takes f32 only");
-    cr_assert(!cubed(third, NULL) && !cubed(NULL, x) && hst_get_status(ctx) == HST_OK);
+    cr_assert(!cubed(NULL, x) && hst_get_status(ctx) == HST_OK);
+    cr_assert_null(cubed(third, NULL));
+    EXPECT_ERROR(HST_ERROR_VALUE, "cube: argument x is NULL");
+    cr_assert_null(hst_custom(third, NULL, NULL, NULL));
+    EXPECT_ERROR(HST_ERROR_VALUE, "cube: argument x is NULL");
+    hst_fail(ctx, HST_ERROR_DIVERGED, "an error that stands");
+    cr_assert_null(cubed(third, NULL));
+    EXPECT_ERROR(HST_ERROR_DIVERGED, "an error that stands");
     hst_context *other = hst_open(NULL);
     cr_assert_null(cubed(third, hst_zeros(other, HST_F32, HST_SHAPE(1))));
     EXPECT_ERROR(HST_ERROR_STATE, "cube: an argument belongs to another context");
@@ -372,4 +379,51 @@ Test(autograd_custom, operations_inside_callbacks_are_not_recorded) {
     cr_assert_eq(after.current_total, before.current_total);
     hst_backward(ctx, hst_sum(y));
     EXPECT(hst_grad(x), 3, 12, 27, 48); // cube's: what it computed with has left no trace
+}
+
+// ---- scopes and no-grad regions of a callback ----
+
+static bool ends_a_scope(hst_custom_call *call) { return hst_scope_end(hst_custom_context(call), NULL), true; }
+static bool exchanges_scopes(hst_custom_call *call) {
+    ends_a_scope(call);
+    return hst_scope_begin(hst_custom_context(call)), true;
+}
+static bool begins_a_scope(hst_custom_call *call) { return hst_scope_begin(hst_custom_context(call)), true; }
+static bool begins_too_many(hst_custom_call *call) {
+    for (int i = 0; i < 100; i++) begins_a_scope(call);
+    return true;
+}
+static bool ends_no_grad(hst_custom_call *call) { return hst_no_grad_end(hst_custom_context(call)), true; }
+static bool begins_no_grad(hst_custom_call *call) { return hst_no_grad_begin(hst_custom_context(call)), true; }
+
+// What a callback gets wrong is an error, of forward and of backward; the program's own scope, its tensors and its tape
+// are as before.
+Test(autograd_custom, callbacks_leave_scopes_as_they_were) {
+    static const struct {
+        bool (*callback)(hst_custom_call *call);
+        const char *words;
+    } mistakes[] = {{ends_a_scope, "hst_scope_end: no scope is open"},
+                    {exchanges_scopes, "hst_scope_end: no scope is open"},
+                    {begins_a_scope, "must end the scopes and the no-grad regions that it begins"},
+                    {begins_too_many, "hst_scope_begin: more than"},
+                    {ends_no_grad, "must end the scopes and the no-grad regions that it begins"},
+                    {begins_no_grad, "must end the scopes and the no-grad regions that it begins"}};
+    const hst_operation *good = cube();
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++)
+        for (int in_backward = 0; in_backward < 2; in_backward++) {
+            hst_custom_op record = cube_record();
+            *(in_backward ? &record.backward : &record.forward) = mistakes[i].callback;
+            hst_scope_begin(ctx);
+            hst_tensor *x = LEAF(2), *y = cubed(good, x), *z = cubed(hst_register(ctx, &record), x);
+            if (in_backward) hst_backward(ctx, hst_sum(hst_add(hst_scale(x, 2), z)));
+            EXPECT_ERROR(HST_ERROR_STATE, mistakes[i].words);
+            hst_backward(ctx, hst_sum(y));
+            EXPECT(hst_grad(x), 12);
+            hst_scope_end(ctx, NULL);
+            cr_assert_eq(hst_get_status(ctx), HST_OK, "%s", hst_error(ctx));
+        }
+    hst_scope_end(ctx, NULL);
+    EXPECT_ERROR(HST_ERROR_STATE, "hst_scope_end: no scope is open");
+    hst_no_grad_end(ctx);
+    EXPECT_ERROR(HST_ERROR_STATE, "hst_no_grad_end: no region is open");
 }

@@ -38,10 +38,19 @@ Test(autograd_errors, a_missing_argument_is_named) {
 }
 
 // A failure in the middle of a forward pass: the first sentence stays, and everything after it is NULL.
+Test(autograd_errors, a_missing_list_is_named) {
+    hst_tensor *x = VECTOR(HST_F32, 1);
+    hst_backward_from(ctx, 1, &x, NULL);
+    EXPECT_ERROR(HST_ERROR_VALUE, "hst_backward: the list of gradients is NULL");
+    hst_backward_from(ctx, 1, NULL, &x);
+    EXPECT_ERROR(HST_ERROR_VALUE, "hst_backward: the list of roots is NULL");
+}
+
 Test(autograd_errors, null_passes_through_after_an_error) {
     hst_tensor *x = LEAF(1, 2), *w = hst_zeros(ctx, HST_F32, HST_SHAPE(3, 2)), *c_last = x;
     hst_tensor *bad = hst_linear(x, w, NULL);
-    hst_tensor *h = hst_sru_recurrence(bad, NULL, NULL, NULL, bad, NULL, NULL, NULL, (hst_recurrence){3, 1}, &c_last);
+    hst_tensor *h =
+        hst_sru_recurrence(bad, NULL, NULL, NULL, bad, NULL, NULL, NULL, hst_recurrence_defaults(), &c_last);
     hst_tensor *loss = hst_cross_entropy(hst_layer_norm(hst_dropout(h, 0.5), NULL, x, 1), bad);
     cr_assert(!bad && !h && !c_last && !loss);
     cr_assert(!hst_sum(x), "a good argument does not help");
@@ -67,7 +76,7 @@ Test(autograd_errors, wrong_dtypes_and_shapes_are_named) {
     cr_assert_null(hst_sru_recurrence(u, NULL, NULL, u, b, NULL, NULL, NULL, (hst_recurrence){.k = 3}, NULL));
     EXPECT_ERROR(HST_ERROR_SHAPE, "sru_recurrence: argument v_steps is f32 (2, 1, 9); its shape should be (2, 1, 6)");
     cr_assert_null(hst_add(x, w));
-    EXPECT_ERROR(HST_ERROR_SHAPE, "add: a is f32 (2) and b is f16 (2, 3); compared from the last");
+    EXPECT_ERROR(HST_ERROR_SHAPE, "add: a is f32 (2) and b is f16 (2, 3); counted from the last, axes must");
     cr_assert_null(hst_embedding(w, x));
     EXPECT_ERROR(HST_ERROR_DTYPE, "embedding: argument ids is f32 (2); u8, i32 or i64 is needed");
     cr_assert_null(hst_cast(x, (hst_dtype)50));

@@ -129,7 +129,11 @@ Test(autograd_shape, cat_and_split_refuse) {
     cr_assert_null(hst_stack(LIST(v, a), 0));
     EXPECT_ERROR(HST_ERROR_SHAPE, "stack: tensor 1 is f32 (2, 2) and tensor 0 is f32 (1); the shapes must agree");
     cr_assert_null(hst_stack(LIST(v, v), 2));
-    EXPECT_ERROR(HST_ERROR_VALUE, "unsqueeze: axis 2 of f32 (1); axes are -2 to 1 here");
+    EXPECT_ERROR(HST_ERROR_VALUE, "stack: tensor 0 is f32 (1) and the result would have no axis 2");
+    cr_assert_null(hst_stack(LIST(v, INTS(HST_I32, 1)), 0));
+    EXPECT_ERROR(HST_ERROR_DTYPE, "stack: tensor 1 is i32 (1) and tensor 0 is f32 (1); only f32, f16 and bf16");
+    cr_assert_null(hst_stack(LIST(hst_zeros(ctx, HST_F32, HST_SHAPE(1, 1, 1, 1, 1, 1, 1, 1))), 0));
+    EXPECT_ERROR(HST_ERROR_VALUE, "stack: tensor 0 is f32 (1, 1, 1, 1, 1, 1, 1, 1); the result would have more than 8");
     hst_split(a, 0, 2, (int64_t[]){1, 2}, part);
     EXPECT_ERROR(HST_ERROR_SHAPE, "split: 2 sizes along axis 0 of f32 (2, 2); none may be negative, and their sum");
     cr_assert(!part[0] && !part[1]);
@@ -230,7 +234,12 @@ Test(autograd_shape, where_and_masked_fill_refuse) {
     cr_assert_null(hst_masked_fill(v, hst_zeros(ctx, HST_U8, HST_SHAPE(2, 3)), 1));
     EXPECT_ERROR(HST_ERROR_SHAPE, "masked_fill: mask is u8 (2, 3) and x is f32 (3)");
     cr_assert_null(hst_masked_fill(VECTOR(HST_F32, 1), mask, 1));
-    EXPECT_ERROR(HST_ERROR_SHAPE, "the mask's axes must be x's, 1 or missing");
+    EXPECT_ERROR(HST_ERROR_SHAPE,
+                 "the mask is what is repeated; counted from the last, axes must be equal, or 1 or missing");
+    cr_assert_null(hst_masked_fill(mask, mask, 1));
+    EXPECT_ERROR(HST_ERROR_DTYPE, "masked_fill: argument x is u8 (2); f32, f16 or bf16 is needed");
+    cr_assert_null(hst_masked_fill(v, v, 1));
+    EXPECT_ERROR(HST_ERROR_DTYPE, "masked_fill: argument mask is f32 (3); u8, i32 or i64 is needed");
     cr_assert(!hst_masked_fill(v, NULL, 1));
     EXPECT_ERROR(HST_ERROR_VALUE, "masked_fill: argument mask is NULL");
     cr_assert(!hst_where(mask, NULL, a));
@@ -360,7 +369,13 @@ Test(autograd_shape, axes_of_extent_one) {
     cr_assert_null(hst_unsqueeze(x, 3));
     EXPECT_ERROR(HST_ERROR_VALUE, "unsqueeze: axis 3 of f32 (3, 2); axes are -3 to 2 here");
     cr_assert_null(hst_unsqueeze(hst_zeros(ctx, HST_F32, HST_SHAPE(1, 1, 1, 1, 1, 1, 1, 1)), 0));
-    EXPECT_ERROR(HST_ERROR_VALUE, "rank 9");
+    EXPECT_ERROR(HST_ERROR_VALUE, "unsqueeze: f32 (1, 1, 1, 1, 1, 1, 1, 1) has 8 axes already");
+    cr_assert_null(hst_squeeze(hst_sum(x), 0));
+    EXPECT_ERROR(HST_ERROR_VALUE, "squeeze: axis 0 of f32 (), which has no axes");
+    cr_assert_null(hst_reshape(x, 9, (int64_t[]){1, 1, 1, 1, 1, 1, 1, 3, 2}));
+    EXPECT_ERROR(HST_ERROR_VALUE, "reshape: rank 9; ranks are 0 to 8");
+    cr_assert_null(hst_reshape(x, 2, NULL));
+    EXPECT_ERROR(HST_ERROR_VALUE, "reshape: rank 2 without extents");
 }
 
 Test(autograd_shape, broadcast_to) {
@@ -372,9 +387,25 @@ Test(autograd_shape, broadcast_to) {
     cr_assert_eq(hst_copy_in(y, HST_F32, (float[12]){0}), HST_ERROR_STATE);
     EXPECT_ERROR(HST_ERROR_STATE, "hst_copy_in: this view repeats its elements along axis 0");
     cr_assert_null(hst_broadcast_to(x, HST_SHAPE(3, 2)));
-    EXPECT_ERROR(HST_ERROR_SHAPE, "broadcast_to: f32 (2, 1) does not fit (3, 2); counted from the last, its axes must");
+    EXPECT_ERROR(HST_ERROR_SHAPE, "broadcast_to: f32 (2, 1) does not fit (3, 2); counted from the last, axes must");
     cr_assert_null(hst_broadcast_to(x, HST_SHAPE(2)));
     EXPECT_ERROR(HST_ERROR_SHAPE, "does not fit (2)");
     cr_assert_null(hst_broadcast_to(x, HST_SHAPE(2, -1)));
     EXPECT_ERROR(HST_ERROR_SHAPE, "does not fit (2, -1)");
+}
+
+// Neither the number of elements nor a stride may overflow, also where an extent of 0 leaves no elements.
+Test(autograd_shape, views_too_large_are_refused) {
+    const int64_t big = (int64_t)1 << 40;
+    hst_tensor *one = VECTOR(HST_F32, 1), *none = hst_zeros(ctx, HST_F32, HST_SHAPE(0));
+    cr_assert_eq(hst_count(hst_broadcast_to(one, HST_SHAPE(big))), big); // 4 TiB by name only
+    cr_assert_null(hst_broadcast_to(one, HST_SHAPE(big, big)));
+    EXPECT_ERROR(HST_ERROR_SHAPE, "extent 1099511627776 at axis 1: negative, or too large together");
+    cr_assert_null(hst_broadcast_to(none, HST_SHAPE(big, big, 0)));
+    EXPECT_ERROR(HST_ERROR_SHAPE, "too large together");
+    EXPECT_SHAPE(hst_reshape(none, HST_SHAPE(big, 0)), HST_F32, HST_SHAPE(big, 0));
+    cr_assert_null(hst_reshape(none, HST_SHAPE(0, big, big)));
+    EXPECT_ERROR(HST_ERROR_SHAPE, "reshape: f32 (0) does not fit (0, 1099511627776, 1099511627776)");
+    cr_assert_null(hst_reshape(none, HST_SHAPE(0, -1)));
+    EXPECT_ERROR(HST_ERROR_SHAPE, "reshape: f32 (0) does not fit (0, -1)");
 }

@@ -45,7 +45,8 @@ static hst_tensor *recurrence(hst_context *ctx, hst_tensor *const *x, void *user
 
 // clang-format off
 #define ROW(o, k) {"sru_recurrence", #o, recurrence, \
-                   {{3, {L, B, k * D}}, {3, {L, B, D}}, {1, {2 * D}}, {3, {L, B, 2 * D}}, {1, {2 * D}}, {2, {B, D}}}, o},
+                   {{3, {L, B, k * D}}, {3, {L, B, D}}, {1, {2 * D}}, {3, {L, B, 2 * D}}, {1, {2 * D}}, {2, {B, D}}}, \
+                   o},
 #define WITH_GATES(o, k) ROW(o, k) ROW(o | GATES, k)
 #define WITH_STEPS(o, k) WITH_GATES(o, k) WITH_GATES(o | STEPS, k)
 #define WITH_STATE(o, k) WITH_STEPS(o, k) WITH_STEPS(o | STATE, k)

@@ -173,9 +173,9 @@ Test(ops, bad_arguments_of_mathematics) {
     hst_context *ctx = hst_open(NULL);
     hst_tensor *x = hst_zeros(ctx, HST_F32, HST_SHAPE(2, 3)), *ids = hst_zeros(ctx, HST_I32, HST_SHAPE(2, 3));
     cr_assert_null(hst_mul(x, hst_zeros(ctx, HST_F32, HST_SHAPE(2))));
-    EXPECT_ERROR_OF(ctx, HST_ERROR_SHAPE, "mul: a is f32 (2, 3) and b is f32 (2); compared from the last");
+    EXPECT_ERROR_OF(ctx, HST_ERROR_SHAPE, "mul: a is f32 (2, 3) and b is f32 (2); counted from the last, axes must");
     cr_assert_null(hst_div(x, hst_zeros(ctx, HST_F16, HST_SHAPE(3, 3))));
-    EXPECT_ERROR_OF(ctx, HST_ERROR_SHAPE, "div: a is f32 (2, 3) and b is f16 (3, 3); compared from the last");
+    EXPECT_ERROR_OF(ctx, HST_ERROR_SHAPE, "div: a is f32 (2, 3) and b is f16 (3, 3); counted from the last, axes must");
     cr_assert_null(hst_sub(x, ids));
     EXPECT_ERROR_OF(ctx, HST_ERROR_DTYPE, "sub: argument b is i32 (2, 3); f32, f16 or bf16 is needed");
     cr_assert_null(hst_tanh(ids));
@@ -192,6 +192,10 @@ Test(ops, bad_arguments_of_mathematics) {
     EXPECT_ERROR_OF(ctx, HST_ERROR_VALUE, "sum: f32 (2, 3) has no axis 2");
     cr_assert_null(hst_mean_axes(x, 2, (int[]){1, -3}, true));
     EXPECT_ERROR_OF(ctx, HST_ERROR_VALUE, "mean: f32 (2, 3) has no axis -3");
+    cr_assert_null(hst_sum_axes(x, -1, (int[]){0}, false));
+    EXPECT_ERROR_OF(ctx, HST_ERROR_VALUE, "sum: -1 axes");
+    cr_assert_null(hst_max_axes(x, 1, NULL, false));
+    EXPECT_ERROR_OF(ctx, HST_ERROR_VALUE, "max: 1 axes, and no list of them");
     cr_assert_null(hst_max_axes(x, 2, (int[]){1, -1}, false));
     EXPECT_ERROR_OF(ctx, HST_ERROR_VALUE, "max: f32 (2, 3): axis -1 is given twice");
     cr_assert_null(hst_rms_norm(x, hst_zeros(ctx, HST_F32, HST_SHAPE(2)), 1e-5));

@@ -40,6 +40,23 @@ Test(ops, binary_matches) {
     for (a_layout = ALL; a_layout < LAYOUTS; a_layout++) sweep("binary", binary_case, 3, 3, 6);
 }
 
+// One operand is one double, b or with flag 3 a: the bits are the same, and the factor is not rounded to f32.
+static bool binary_with_a_double_case(run *r) {
+    hst_binary_args args = {
+        .function = (hst_arithmetic)(r->flags >> 1 & 3), .rank = 3, .shape = {PLANES, r->rows, r->width}};
+    bool first = has(r, 3);
+    int64_t count = lay_out(r, a_layout, first ? args.b_stride : args.a_stride);
+    *(first ? &args.b : &args.a) = in(r, 0, count, 0.5, 1.5);
+    array *one = draw(r, HST_F64, 1, 0, 0);
+    hst_store((hst_target){(void *)one->values.data, HST_F64, false}, 0, 0.1);
+    *(first ? &args.a : &args.b) = one->values;
+    args.y = out(r, 1, PLANES * r->rows * r->width, EXACT);
+    return r->ctx->backend->binary(r->ctx, &args);
+}
+Test(ops, binary_with_a_double_has_the_same_bits) {
+    for (a_layout = ALL; a_layout < LAYOUTS; a_layout++) sweep("binary", binary_with_a_double_case, 2, 3, 4);
+}
+
 // Flag 6: the gradient of b. Terms up to 1 / 0.5^2, of four roundings, and sums of n of them: n (n + 4) 4 D.
 static bool binary_grad_case(run *r) {
     hst_binary_grad_args args = {.function = (hst_arithmetic)(r->flags >> 1 & 3),

@@ -43,6 +43,12 @@ Test(optim, a_parameter_without_a_gradient_is_frozen) {
     hst_optimizer_free(sgd);
 }
 
+Test(optim, parameters_out_of_range_are_null) {
+    cr_expect(hst_parameter_value(list, 1) == b && !strcmp(hst_parameter_name(list, 1), "b"));
+    for (int i = -1; i <= 2; i += 3) cr_expect(!hst_parameter_name(list, i) && !hst_parameter_value(list, i));
+    cr_expect_eq(hst_get_status(ctx), HST_OK);
+}
+
 Test(optim, misuse_is_an_error_not_a_crash) {
     hst_optimizer *sgd = hst_optimizer_new(list, &plain);
     char name[64];
@@ -51,6 +57,8 @@ Test(optim, misuse_is_an_error_not_a_crash) {
     expect_error(HST_ERROR_VALUE, "-5 steps");
     hst_parameter(list, "a", hst_full(ctx, HST_F32, HST_SHAPE(2), 1));
     expect_error(HST_ERROR_VALUE, "already a parameter named a");
+    hst_parameter(list, NULL, hst_full(ctx, HST_F32, HST_SHAPE(2), 1));
+    expect_error(HST_ERROR_VALUE, "the name is NULL");
     hst_parameter(list, "h", hst_full(ctx, HST_F16, HST_SHAPE(2), 1));
     expect_error(HST_ERROR_DTYPE, "f32");
     cr_assert(hst_parameter(list, "late", hst_full(ctx, HST_F32, HST_SHAPE(2), 1)));

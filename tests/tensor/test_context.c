@@ -144,6 +144,10 @@ Test(tensor, impossible_tensors_are_refused) {
     for (int i = 0; i < 8; i++) huge[i] = INT64_C(1) << 40;
     cr_assert_null(hst_zeros(ctx, HST_F32, 9, ones));
     EXPECT_ERROR_OF(ctx, HST_ERROR_VALUE, "rank 9");
+    cr_assert_null(hst_from_array(ctx, HST_F32, HST_SHAPE(2), HST_F32, NULL));
+    EXPECT_ERROR_OF(ctx, HST_ERROR_VALUE, "a plain array of 2 elements is NULL");
+    cr_assert_null(hst_zeros(ctx, HST_F32, 2, NULL));
+    EXPECT_ERROR_OF(ctx, HST_ERROR_VALUE, "rank 2 without extents");
     cr_assert_null(hst_zeros(ctx, HST_F32, -1, ones));
     EXPECT_ERROR_OF(ctx, HST_ERROR_VALUE, "rank -1");
     cr_assert_null(hst_zeros(ctx, (hst_dtype)99, 1, ones));
