@@ -10,6 +10,7 @@
 typedef struct pending {
     hst_tensor *sum;
     int uses;
+    bool given; // sum is the program's own tensor, only to be read
 } pending;
 
 typedef struct pass {
@@ -25,6 +26,17 @@ static hst_tensor *new_gradient(hst_context *ctx, hst_dtype dtype, const hst_typ
 
 // ---- which nodes matter, and how often their outputs were used ----
 
+// Before anything is added to a gradient that the program gave: its copy in fp32.
+static bool make_own(pass *p, pending *out, const hst_type *type) {
+    if (!out->given) return true;
+    hst_tensor *given = out->sum;
+    out->sum = new_gradient(p->ctx, HST_F32, type);
+    out->given = false;
+    bool done = out->sum && hst_copy_tensor(out->sum, given, false);
+    hst_unretain(given);
+    return done;
+}
+
 static bool add_root(pass *p, hst_tensor *y, hst_tensor *dy) {
     int i = y->node ? hst_node_index(p->tape, y->node) : -1;
     if (i < 0) {
@@ -35,10 +47,12 @@ static bool add_root(pass *p, hst_tensor *y, hst_tensor *dy) {
         return false;
     }
     pending *root = &p->outputs[i][y->node_output];
-    if (root->sum) return hst_copy_tensor(root->sum, dy, true);
+    const hst_type *type = &p->tape->nodes[i]->out_type[y->node_output];
     root->uses++;
-    root->sum = new_gradient(p->ctx, HST_F32, &p->tape->nodes[i]->out_type[y->node_output]);
-    return root->sum && hst_copy_tensor(root->sum, dy, false);
+    if (root->sum) return make_own(p, root, type) && hst_copy_tensor(root->sum, dy, true);
+    root->given = dy->dtype == type->dtype && hst_is_contiguous(dy);
+    root->sum = root->given ? hst_retain(dy) : new_gradient(p->ctx, HST_F32, type);
+    return root->given || (root->sum && hst_copy_tensor(root->sum, dy, false));
 }
 
 static bool is_needed(const pass *p, int i) { return p->outputs[i][0].uses + p->outputs[i][1].uses > 0; }
@@ -103,6 +117,7 @@ static bool choose_target(pass *p, const hst_node *node, int k, hst_gradient *dx
         if (dx->leaf && !(node->call.op->gives_rows >> k & 1)) return hst_make_dense(dx);
     } else if (from->node) {
         pending *out = &p->outputs[hst_node_index(p->tape, from->node)][from->output];
+        if (!make_own(p, out, &node->in_type[k])) return false;
         *dx = (hst_gradient){.request = out->sum ? HST_ADD : HST_WRITE, .into = out->sum};
         if (out->sum) return true;
         hst_dtype dtype = out->uses > 1 ? HST_F32 : node->in_type[k].dtype;

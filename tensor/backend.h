@@ -315,6 +315,13 @@ typedef struct hst_sru_grad_args {
     hst_target du, dx, dv, dv_steps, dbias, dc0; // any may be absent
 } hst_sru_grad_args;
 
+// The rows of a row-sparse gradient g: row i of g belongs to row ids[i] of w, m and v, and what is in no row stays as
+// it is. `count` is then that of g's elements. ids NULL: g has all of them.
+typedef struct hst_row_list {
+    const int64_t *ids;
+    int64_t width;
+} hst_row_list;
+
 // One step of Adam and its kin, whose differences are in the numbers (optim/optimizer.c). With h = factor g + l2 w:
 //     m = b1 m + (1-b1) h      v = b2 v + (1-b2) h^2      w = w - (shrink w + rate m / (scale sqrt(v) + eps))
 // Where it is not `adaptive`, m is not divided.
@@ -324,6 +331,7 @@ typedef struct hst_adam_args {
     hst_source g;
     double factor, l2, beta1, beta2, shrink, rate, scale, eps;
     bool adaptive;
+    hst_row_list rows;
 } hst_adam_args;
 
 // SGD. With h = factor g + decay w:  m = momentum m + h;  w = w - lr m, or, `nesterov`, w - lr (h + momentum m). m
@@ -334,6 +342,7 @@ typedef struct hst_sgd_args {
     hst_source g;
     double lr, momentum, decay, factor;
     bool nesterov;
+    hst_row_list rows;
 } hst_sgd_args;
 
 // average = decay average + (1 - decay) w, in double, rounded once: with floats for decay and 1 - decay, which do not

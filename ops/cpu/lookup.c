@@ -5,19 +5,28 @@
 
 // ---- lookup ----
 
+// Bytes of a row as they are.
+static void copy_row(char *to, const char *from, size_t bytes, bool streams) {
+    if (streams)
+        for (size_t at = 0; at < bytes; at += sizeof(vf)) stream(to + at, load(from + at, HST_F32));
+    else
+        memcpy(to, from, bytes);
+}
+
 static void lookup_task(void *arg, int64_t task) {
     const hst_lookup_args *a = arg;
-    bool copy = a->y.dtype == a->table.dtype && !a->y.add;
-    size_t bytes = size_of(a->y.dtype);
+    size_t bytes = (size_t)a->width * size_of(a->y.dtype);
+    bool copies = a->y.dtype == a->table.dtype && !a->y.add;
+    bool streams = copies && can_stream(a->y.data, a->outer * a->count, bytes);
     for (range r = part(task, task_rows(a->width), a->outer * a->count); r.begin < r.end; r.begin++) {
         int64_t row = r.begin / a->count * a->rows + hst_entry_at(a->ids, a->mode, a->rows, r.begin % a->count);
-        int64_t from = row * a->width, to = r.begin * a->width;
-        if (copy)
-            memcpy((char *)a->y.data + (size_t)to * bytes, (const char *)a->table.data + (size_t)from * bytes,
-                   (size_t)a->width * bytes);
-        for (int64_t j = 0; !copy && j < a->width; j += VL)
-            put(a->y, to + j, get(a->table, from + j, a->width - j), a->width - j);
+        if (copies)
+            copy_row((char *)a->y.data + (size_t)r.begin * bytes, (const char *)a->table.data + (size_t)row * bytes,
+                     bytes, streams);
+        for (int64_t j = 0; !copies && j < a->width; j += VL)
+            put(a->y, r.begin * a->width + j, get(a->table, row * a->width + j, a->width - j), a->width - j);
     }
+    if (streams) end_streams();
 }
 
 bool KERNEL(lookup)(hst_context *ctx, const hst_lookup_args *args) {

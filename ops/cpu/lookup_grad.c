@@ -20,6 +20,7 @@ typedef struct piece {
 typedef struct grad_job {
     const hst_lookup_grad_args *args;
     int64_t column_blocks, block_rows;
+    bool streams; // what is written goes past the caches
     // Row r of the table was looked up at positions order[start[r]] .. order[start[r + 1] - 1].
     int64_t *start, *order;
     int64_t pieces;
@@ -124,16 +125,22 @@ static void sum_pieces(const grad_job *job, int64_t outer, int64_t row, range co
     }
 }
 
+// Columns of a row of table `outer` that has no terms.
+static void clear_row(const grad_job *job, char *to, size_t bytes) {
+    if (job->streams)
+        for (size_t at = 0; at < bytes; at += sizeof(vf)) stream(to + at, splat(0));
+    else
+        memset(to, 0, bytes);
+}
+
 // Columns of row `row` of table `outer`.
 static void row_grad(const grad_job *job, int64_t outer, int64_t row, range columns) {
     const hst_lookup_grad_args *a = job->args;
-    int64_t at = (outer * a->rows + row) * a->width, terms = terms_of(job, row),
-            bytes = (int64_t)size_of(a->dtable.dtype);
+    int64_t at = (outer * a->rows + row) * a->width, terms = terms_of(job, row);
+    char *to = (char *)a->dtable.data + (size_t)(at + columns.begin) * size_of(a->dtable.dtype);
     wide sum[COLUMNS / VL];
     if (terms == 0) {
-        if (!a->dtable.add)
-            memset((char *)a->dtable.data + (at + columns.begin) * bytes, 0,
-                   (size_t)((columns.end - columns.begin) * bytes));
+        if (!a->dtable.add) clear_row(job, to, (size_t)(columns.end - columns.begin) * size_of(a->dtable.dtype));
         return;
     }
     if (terms > PIECE)
@@ -143,7 +150,10 @@ static void row_grad(const grad_job *job, int64_t outer, int64_t row, range colu
     for (int64_t j = columns.begin; j < columns.end; j += VL) {
         wide *s = &sum[(j - columns.begin) / VL];
         if (a->mean) s->low /= (double)terms, s->high /= (double)terms;
-        put_sums(a->dtable, at + j, *s, columns.end - j);
+        if (job->streams && a->dtable.dtype == HST_F32)
+            stream(to + (size_t)(j - columns.begin) * sizeof(float), narrowed(*s));
+        else
+            put_sums(a->dtable, at + j, *s, columns.end - j);
     }
 }
 
@@ -153,6 +163,7 @@ static void grad_task(void *arg, int64_t task) {
     range columns = part(task % job->column_blocks, COLUMNS, a->width);
     for (range r = part(task / job->column_blocks, job->block_rows, a->outer * a->rows); r.begin < r.end; r.begin++)
         row_grad(job, r.begin / a->rows, r.begin % a->rows, columns);
+    if (job->streams) end_streams();
 }
 
 bool KERNEL(lookup_grad)(hst_context *ctx, const hst_lookup_grad_args *args) {
@@ -160,6 +171,8 @@ bool KERNEL(lookup_grad)(hst_context *ctx, const hst_lookup_grad_args *args) {
     if (all * args->width == 0) return true;
     grad_job job = {.args = args, .column_blocks = divide_up(args->width, COLUMNS)};
     job.block_rows = task_rows(columns * (1 + args->count / args->rows)); // a row reads about so many, and is written
+    job.streams =
+        !args->dtable.add && can_stream(args->dtable.data, all, (size_t)args->width * size_of(args->dtable.dtype));
     job.start = hst_workspace(ctx, (size_t)(args->rows + 2 + args->count) * sizeof *job.start);
     bool done = job.start != NULL;
     if (done) {

@@ -40,7 +40,7 @@ typedef struct cli_command {
     int (*run)(const void *values, int count, char **operands); // returns the exit code
 } cli_command;
 
-extern const cli_command cli_train, cli_eval, cli_generate, cli_convert, cli_info, cli_completion, cli_help,
+extern const cli_command cli_train, cli_eval, cli_generate, cli_convert, cli_info, cli_bench, cli_completion, cli_help,
     cli_version;
 extern const cli_command *const cli_commands[]; // ends with NULL
 extern const cli_option cli_common_options[];

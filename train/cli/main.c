@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-const cli_command *const cli_commands[] = {&cli_train,      &cli_eval, &cli_generate, &cli_convert, &cli_info,
-                                           &cli_completion, &cli_help, &cli_version,  NULL};
+const cli_command *const cli_commands[] = {&cli_train, &cli_eval,       &cli_generate, &cli_convert, &cli_info,
+                                           &cli_bench, &cli_completion, &cli_help,     &cli_version, NULL};
 
 const cli_option cli_common_options[] = {
     {.help = "Common"},
