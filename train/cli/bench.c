@@ -5,7 +5,6 @@
 // writes each row of the table.
 #include "train/cli/cli.h"
 
-#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -47,7 +46,7 @@ static double now(void) {
 
 // ---- the copy ----
 
-enum { MAX_THREADS = 256 };
+enum { MAX_THREADS = 256, MAX_RUNS = 1000 };
 
 typedef struct copy {
     char *to;
@@ -158,7 +157,7 @@ typedef struct spread {
 } spread;
 
 static spread spread_of(const figures *rounds, int count, size_t offset) {
-    double sorted[1000];
+    double sorted[MAX_RUNS];
     for (int i = 0; i < count; i++) sorted[i] = *(const double *)(const void *)((const char *)&rounds[i] + offset);
     qsort(sorted, (size_t)count, sizeof *sorted, ascending);
     return (spread){sorted[count / 2], sorted[0], sorted[count - 1]};
@@ -196,7 +195,7 @@ static void print_table(const table *t, const figures *rounds, int runs) {
 }
 
 static bool bench_table(hst_context *ctx, const bench_values *v, int64_t rows, int64_t *ids) {
-    figures rounds[1000];
+    figures rounds[MAX_RUNS];
     table t = {.v = v, .ctx = ctx, .rows = rows};
     hst_scope_begin(ctx);
     bool made = make_table(&t, ids);
@@ -209,8 +208,12 @@ static bool bench_table(hst_context *ctx, const bench_values *v, int64_t rows, i
 
 static int run(const void *values, int count, char **operands) {
     const bench_values *v = values;
-    (void)count, (void)operands;
     int code = CLI_DONE;
+    (void)count;
+    if (strcmp(operands[0], "embedding") != 0 && strcmp(operands[0], "all") != 0) {
+        cli_error("bench measures the embedding, or all, not `%s`", operands[0]);
+        return CLI_USAGE;
+    }
     hst_context *ctx = cli_open(&v->common, NULL, NULL, &code);
     if (!ctx) return code;
     int64_t *ids = malloc((size_t)v->tokens * sizeof *ids);
@@ -231,7 +234,7 @@ static const cli_term examples[] = {{"halfstep bench embedding", "forward and gr
 
 const cli_command cli_bench = {
     .name = "bench",
-    .operands = "embedding",
+    .operands = "embedding|all",
     .at_least = 1,
     .at_most = 1,
     .summary = "speed beside what the machine can do",
