@@ -26,8 +26,19 @@ typedef enum hst_request {
 // is a reason: 16-bit sums over many calls stall). HST_NULL takes the buffer away.
 HST_API hst_status hst_attach_grad(hst_tensor *t, hst_request request, hst_dtype dtype);
 
-// The gradient buffer, owned by t; NULL where none is attached.
+// The gradient buffer, owned by t; NULL where none is attached, and while it is row-sparse.
 HST_API hst_tensor *hst_grad(const hst_tensor *t);
+
+// As hst_attach_grad, but the gradient is row-sparse: of t (V, ...) only the rows that hst_embedding or hst_take along
+// axis 0 has read are kept, in memory that is their size; all others are 0. They have the bits that the dense gradient
+// would have. It starts without rows. As soon as another operation has a gradient for t, as an output layer tied to an
+// embedding has, it becomes dense and stays so: hst_grad_rows is then NULL and hst_grad the buffer.
+HST_API hst_status hst_attach_grad_rows(hst_tensor *t, hst_request request, hst_dtype dtype);
+
+// The rows of a row-sparse gradient, owned by t until its next hst_backward: ids i64 (n), ascending, each once, and
+// their values (n, ...) in the gradient's dtype. n is hst_dim of either, 0. NULL where it is dense or there is none.
+HST_API hst_tensor *hst_grad_rows(const hst_tensor *t);
+HST_API hst_tensor *hst_grad_row_values(const hst_tensor *t);
 
 // Runs the tape backwards from a one-element tensor with dloss/dloss = 1. The nodes it passes are used up: a second
 // call through them is an error. hst_backward_keeping leaves them in place, for several losses over one graph.

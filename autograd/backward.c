@@ -3,12 +3,14 @@
 // an fp32 buffer that is rounded once (with unsafe accumulation in its own dtype, rounded after each); a leaf gets its
 // gradient in the buffer that the program attached, rounded once for each use.
 #include <string.h>
+#include "autograd/rows.h"
 #include "autograd/tape.h"
 
 // The gradient of one output of one node, as it is collected.
 typedef struct pending {
     hst_tensor *sum;
     int uses;
+    bool given; // sum is the program's own tensor, only to be read
 } pending;
 
 typedef struct pass {
@@ -24,6 +26,17 @@ static hst_tensor *new_gradient(hst_context *ctx, hst_dtype dtype, const hst_typ
 
 // ---- which nodes matter, and how often their outputs were used ----
 
+// Before anything is added to a gradient that the program gave: its copy in fp32.
+static bool make_own(pass *p, pending *out, const hst_type *type) {
+    if (!out->given) return true;
+    hst_tensor *given = out->sum;
+    out->sum = new_gradient(p->ctx, HST_F32, type);
+    out->given = false;
+    bool done = out->sum && hst_copy_tensor(out->sum, given, false);
+    hst_unretain(given);
+    return done;
+}
+
 static bool add_root(pass *p, hst_tensor *y, hst_tensor *dy) {
     int i = y->node ? hst_node_index(p->tape, y->node) : -1;
     if (i < 0) {
@@ -34,10 +47,12 @@ static bool add_root(pass *p, hst_tensor *y, hst_tensor *dy) {
         return false;
     }
     pending *root = &p->outputs[i][y->node_output];
-    if (root->sum) return hst_copy_tensor(root->sum, dy, true);
+    const hst_type *type = &p->tape->nodes[i]->out_type[y->node_output];
     root->uses++;
-    root->sum = new_gradient(p->ctx, HST_F32, &p->tape->nodes[i]->out_type[y->node_output]);
-    return root->sum && hst_copy_tensor(root->sum, dy, false);
+    if (root->sum) return make_own(p, root, type) && hst_copy_tensor(root->sum, dy, true);
+    root->given = dy->dtype == type->dtype && hst_is_contiguous(dy);
+    root->sum = root->given ? hst_retain(dy) : new_gradient(p->ctx, HST_F32, type);
+    return root->given || (root->sum && hst_copy_tensor(root->sum, dy, false));
 }
 
 static bool is_needed(const pass *p, int i) { return p->outputs[i][0].uses + p->outputs[i][1].uses > 0; }
@@ -93,28 +108,32 @@ static bool choose_target(pass *p, const hst_node *node, int k, hst_gradient *dx
     const hst_origin *from = &node->from[k];
     if (from->leaf) {
         hst_tensor *leaf = from->leaf;
-        if (!leaf->grad) return true; // taken away since the call was recorded
+        if (!leaf->grad && !leaf->row_values) return true; // taken away since the call was recorded
         bool first = leaf->pass != p->tape->pass;
-        *dx = (hst_gradient){first ? (hst_request)leaf->request : HST_ADD, leaf->grad};
+        dx->request = first ? (hst_request)leaf->request : HST_ADD;
+        dx->into = leaf->grad;
+        dx->leaf = leaf->grad ? NULL : leaf;
         leaf->pass = p->tape->pass;
+        if (dx->leaf && !(node->call.op->gives_rows >> k & 1)) return hst_make_dense(dx);
     } else if (from->node) {
         pending *out = &p->outputs[hst_node_index(p->tape, from->node)][from->output];
-        *dx = (hst_gradient){out->sum ? HST_ADD : HST_WRITE, out->sum};
+        if (!make_own(p, out, &node->in_type[k])) return false;
+        *dx = (hst_gradient){.request = out->sum ? HST_ADD : HST_WRITE, .into = out->sum};
         if (out->sum) return true;
         bool wide = out->uses > 1 && !p->ctx->options.unsafe_accumulation;
         hst_dtype dtype = wide ? HST_F32 : node->in_type[k].dtype;
         dx->into = out->sum = new_gradient(p->ctx, dtype, &node->in_type[k]);
     }
-    return dx->request == HST_NULL || dx->into;
+    return dx->request == HST_NULL || dx->into || dx->leaf;
 }
 
 // A kernel writes its gradients side by side, so where one tensor was given twice (x + x) the later ones go through a
 // buffer of their own.
 static hst_tensor *separate(pass *p, hst_gradient *dx, int k) {
-    for (int i = 0; i < k; i++)
+    for (int i = 0; i < k && dx[k].into; i++)
         if (dx[k].request != HST_NULL && dx[i].request != HST_NULL && dx[i].into == dx[k].into) {
             hst_tensor *shared = dx[k].into;
-            dx[k] = (hst_gradient){HST_WRITE, hst_new(p->ctx, HST_F32, shared->rank, shared->shape)};
+            dx[k] = (hst_gradient){.request = HST_WRITE, .into = hst_new(p->ctx, HST_F32, shared->rank, shared->shape)};
             return shared;
         }
     return NULL;
@@ -123,7 +142,7 @@ static hst_tensor *separate(pass *p, hst_gradient *dx, int k) {
 static void check_for_nan(const pass *p, const hst_node *node, hst_tensor *const *dy, const hst_gradient *dx) {
     if (hst_has_nan(dy[0]) || hst_has_nan(dy[1])) return;
     for (int k = 0; k < HST_MAX_INPUTS; k++)
-        if (dx[k].request != HST_NULL && hst_has_nan(dx[k].into))
+        if (dx[k].request != HST_NULL && hst_has_nan(dx[k].leaf ? dx[k].leaf->row_values : dx[k].into))
             hst_fail(p->ctx, HST_ERROR_DIVERGED,
                      "%s: its gradient for %.*s made the first NaN, from a gradient without one", node->call.op->name,
                      HST_ARGUMENT(node->call.op->inputs[k]));
@@ -140,7 +159,7 @@ static bool visit(pass *p, int i) {
     for (int k = 0; k < HST_MAX_INPUTS; k++) {
         if (!choose_target(p, node, k, &dx[k])) return false;
         shared[k] = separate(p, dx, k);
-        if (dx[k].request != HST_NULL && !dx[k].into) return false;
+        if (dx[k].request != HST_NULL && !dx[k].into && !dx[k].leaf) return false;
         wanted |= dx[k].request != HST_NULL;
     }
     if (wanted && !node->call.op->backward(&node->call, dy, dx)) return false;

@@ -50,6 +50,7 @@ typedef struct hst_call {
 typedef struct hst_gradient {
     hst_request request;
     hst_tensor *into; // contiguous, the input's shape
+    hst_tensor *leaf; // instead of `into`, where gives_rows allows: a leaf that asked for rows (autograd/rows.h)
 } hst_gradient;
 
 struct hst_op {
@@ -60,6 +61,7 @@ struct hst_op {
     unsigned reads_inputs;  // bit i: backward reads in[i]; the others are NULL there
     unsigned reads_outputs; // bit i: backward reads out[i]
     unsigned constants;     // bit i: in[i] never has a gradient (a mask); integers never have one anyway
+    unsigned gives_rows;    // bit i: the gradient of in[i] may be row-sparse
     unsigned takes_strides; // bit i: in[i] may be strided; the others are made contiguous first
 
     // Checks shapes and dtypes, sets out[0..]; false after hst_fail. Output i is made only where out[i].rank >= 0.

@@ -1,34 +1,54 @@
 // tape.c: recording, finding and ending nodes; leaves and no-grad regions.
 #include <math.h>
 #include <string.h>
+#include "autograd/rows.h"
 #include "autograd/tape.h"
 
 // ---- leaves ----
+
+// Whether t may have a gradient in `dtype`; if so, what it had is taken away.
+static bool prepare(const char *function, hst_tensor *t, hst_request request, hst_dtype dtype) {
+    hst_context *ctx = t->ctx;
+    if (!hst_is_float(t->dtype) || !hst_is_float(dtype))
+        hst_fail(ctx, HST_ERROR_DTYPE, "%s: a gradient in %s for a tensor of %s; both must be f32, f16 or bf16",
+                 function, hst_dtype_name(dtype), hst_dtype_name(t->dtype));
+    else if (request != HST_NULL && request != HST_WRITE && request != HST_ADD)
+        hst_fail(ctx, HST_ERROR_VALUE, "%s: request %d; HST_NULL, HST_WRITE or HST_ADD is needed", function,
+                 (int)request);
+    else if (t->node)
+        hst_fail(ctx, HST_ERROR_STATE,
+                 "%s: this tensor was computed; only a leaf has a gradient of its own (hst_detach makes one)",
+                 function);
+    if (ctx->status != HST_OK) return false;
+    hst_unretain(t->grad);
+    hst_unretain(t->row_ids);
+    hst_unretain(t->row_values);
+    t->grad = t->row_ids = t->row_values = NULL;
+    t->request = HST_NULL;
+    return true;
+}
 
 hst_status hst_attach_grad(hst_tensor *t, hst_request request, hst_dtype dtype) {
     if (!t) return HST_ERROR_STATE;
     hst_context *ctx = t->ctx;
     if (ctx->status != HST_OK) return ctx->status;
-    if (!hst_is_float(t->dtype) || !hst_is_float(dtype))
-        return hst_fail(ctx, HST_ERROR_DTYPE,
-                        "hst_attach_grad: a gradient in %s for a tensor of %s; both must be f32, f16 or bf16",
-                        hst_dtype_name(dtype), hst_dtype_name(t->dtype));
-    if (request != HST_NULL && request != HST_WRITE && request != HST_ADD)
-        return hst_fail(ctx, HST_ERROR_VALUE, "hst_attach_grad: request %d; HST_NULL, HST_WRITE or HST_ADD is needed",
-                        (int)request);
-    if (t->node)
-        return hst_fail(
-            ctx, HST_ERROR_STATE,
-            "hst_attach_grad: this tensor was computed; only a leaf has a gradient of its own (hst_detach makes one)");
-    hst_unretain(t->grad);
-    t->grad = NULL;
-    t->request = HST_NULL;
-    if (request == HST_NULL) return HST_OK;
+    if (!prepare("hst_attach_grad", t, request, dtype) || request == HST_NULL) return ctx->status;
     hst_category category = ctx->category;
     ctx->category = HST_GRADIENTS;
     t->grad = hst_own(hst_zeros(ctx, dtype, t->rank, t->shape));
     ctx->category = category;
     if (t->grad) t->request = request;
+    return ctx->status;
+}
+
+hst_status hst_attach_grad_rows(hst_tensor *t, hst_request request, hst_dtype dtype) {
+    if (!t) return HST_ERROR_STATE;
+    hst_context *ctx = t->ctx;
+    if (ctx->status != HST_OK) return ctx->status;
+    if (t->rank == 0)
+        return hst_fail(ctx, HST_ERROR_SHAPE, "hst_attach_grad_rows: a scalar has no rows; hst_attach_grad is for it");
+    if (!prepare("hst_attach_grad_rows", t, request, dtype) || request == HST_NULL) return ctx->status;
+    if (hst_make_rows(t, dtype, 0)) t->request = request;
     return ctx->status;
 }
 

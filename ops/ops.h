@@ -22,6 +22,19 @@ HST_API hst_tensor *hst_linear(hst_tensor *x, hst_tensor *w, hst_tensor *bias);
 // out of range is HST_ERROR_VALUE, naming its position and value.
 HST_API hst_tensor *hst_embedding(hst_tensor *table, hst_tensor *ids);
 
+// The same with options, which are those of PyTorch's embedding. NULL: the defaults.
+#define HST_NO_PADDING INT64_MIN
+typedef struct hst_embedding_options {
+    int64_t padding_index;   // its row is read as any other and gets no gradient; below 0: from the end; HST_NO_PADDING
+    bool scale_by_frequency; // the gradient of a row is divided by how often it was read; false
+    double max_norm;         // INFINITY. A row that is read and whose norm exceeds it is first multiplied by max_norm /
+    double norm_power;       // (norm + 1e-7), in the table itself, which must be contiguous, and for good. The norm is
+                             // (sum of |x|^norm_power)^(1/norm_power); 2; INFINITY: the greatest |x|
+    hst_index_mode mode;     // HST_INDEX_RAISE
+} hst_embedding_options;
+HST_API hst_embedding_options hst_embedding_defaults(void);
+HST_API hst_tensor *hst_embedding_with(hst_tensor *table, hst_tensor *ids, const hst_embedding_options *options);
+
 // Layer norm over the last dimension (Ba et al. 2016): y = (x - mean) / sqrt(var + eps) * gain + bias, var the biased
 // variance. x (..., D), gain and bias (D) or NULL.
 HST_API hst_tensor *hst_layer_norm(hst_tensor *x, hst_tensor *gain, hst_tensor *bias, double eps);
@@ -138,9 +151,12 @@ HST_API hst_tensor *hst_where(hst_tensor *condition, hst_tensor *a, hst_tensor *
 HST_API hst_tensor *hst_masked_fill(hst_tensor *x, hst_tensor *mask, double value);
 
 // The entries `ids` (u8, i32 or i64, any shape) of an axis of x (float), in place of which y has the axes of ids: y
-// (x's axes before it, ids' axes, x's axes after it), in x's dtype. Axis 0 of a matrix is hst_embedding. An id that is
-// negative or not less than the extent is HST_ERROR_VALUE, naming its position and value.
+// (x's axes before it, ids' axes, x's axes after it), in x's dtype. A negative axis counts from the end; HST_AXIS_NONE
+// takes from all elements of x in a row, so that y has ids' shape. hst_take has the mode HST_INDEX_RAISE: an id outside
+// the axis is HST_ERROR_VALUE, naming its position and value. The gradient goes to the entry that was read.
+#define HST_AXIS_NONE INT32_MIN
 HST_API hst_tensor *hst_take(hst_tensor *x, hst_tensor *ids, int axis);
+HST_API hst_tensor *hst_take_with(hst_tensor *x, hst_tensor *ids, int axis, hst_index_mode mode);
 
 // y (ids' shape, classes) in `dtype`: 1 at the class that ids (u8, i32 or i64) names, else 0. No gradient. Errors as
 // hst_take.

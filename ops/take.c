@@ -1,7 +1,7 @@
 // take.c: entries of an axis by their ids, and one-hot rows. The gradient of take is that of the embedding: a
 // scatter-add, whose sums are formed in double.
 //     x (..., V, ...), ids (i...)          y (..., i..., ...)
-#include <string.h>
+#include "ops/lookup.h"
 #include "ops/ops.h"
 #include "ops/table.h"
 
@@ -9,44 +9,45 @@
 
 enum { X, IDS };
 
-static int axis_of(const hst_call *call) { return *(const int *)(const void *)call->attributes; }
+typedef struct {
+    int axis;
+    hst_index_mode mode;
+} take_attributes;
 
-static int64_t product(const int64_t *shape, int begin, int end) {
-    int64_t count = 1;
-    for (int i = begin; i < end; i++) count *= shape[i];
-    return count;
-}
+static const take_attributes *attributes_of(const hst_call *call) { return (const void *)call->attributes; }
 
 static bool take_shape(hst_call *call, hst_type *out) {
     const hst_tensor *x = call->in[X], *ids = call->in[IDS];
-    int *axis = (void *)call->attributes, given = *axis;
-    char a[64], b[64];
-    if (!hst_check_float(call, X) || !hst_check_index(call, IDS)) return false;
-    if (*axis < 0) *axis += x->rank;
-    if (*axis < 0 || *axis >= x->rank) {
-        hst_fail(call->ctx, HST_ERROR_VALUE, "take: x is %s and has no axis %d", hst_describe(x, a), given);
+    take_attributes *a = (void *)call->attributes;
+    int given = a->axis;
+    char text[64], other[64];
+    if (!hst_check_float(call, X) || !hst_check_index(call, IDS) || !hst_check_index_mode(call, a->mode)) return false;
+    if (a->axis < 0) a->axis += x->rank;
+    if (a->axis < 0 || a->axis >= x->rank) {
+        hst_fail(call->ctx, HST_ERROR_VALUE, "take: x is %s and has no axis %d", hst_describe(x, text), given);
         return false;
     }
     if (x->rank - 1 + ids->rank > HST_MAX_RANK) {
         hst_fail(call->ctx, HST_ERROR_SHAPE, "take: x is %s and ids is %s; the result would have more than %d axes",
-                 hst_describe(x, a), hst_describe(ids, b), HST_MAX_RANK);
+                 hst_describe(x, text), hst_describe(ids, other), HST_MAX_RANK);
         return false;
     }
     hst_type y = {.dtype = x->dtype, .rank = x->rank - 1 + ids->rank};
-    for (int i = 0; i < *axis; i++) y.shape[i] = x->shape[i];
-    for (int i = 0; i < ids->rank; i++) y.shape[*axis + i] = ids->shape[i];
-    for (int i = *axis + 1; i < x->rank; i++) y.shape[i + ids->rank - 1] = x->shape[i];
+    for (int i = 0; i < a->axis; i++) y.shape[i] = x->shape[i];
+    for (int i = 0; i < ids->rank; i++) y.shape[a->axis + i] = ids->shape[i];
+    for (int i = a->axis + 1; i < x->rank; i++) y.shape[i + ids->rank - 1] = x->shape[i];
     out[0] = y;
     return true;
 }
 
 static bool take_forward(hst_call *call) {
     const hst_tensor *x = call->in[X], *ids = call->in[IDS];
-    int axis = axis_of(call);
-    hst_lookup_args l = {.outer = product(x->shape, 0, axis),
+    int axis = attributes_of(call)->axis;
+    hst_lookup_args l = {.outer = hst_product(x->shape, 0, axis),
                          .rows = x->shape[axis],
-                         .width = product(x->shape, axis + 1, x->rank),
+                         .width = hst_product(x->shape, axis + 1, x->rank),
                          .count = hst_count(ids),
+                         .mode = attributes_of(call)->mode,
                          .what = "take: id",
                          .table = hst_source_of(x),
                          .ids = hst_source_of(ids),
@@ -54,18 +55,16 @@ static bool take_forward(hst_call *call) {
     return call->ctx->backend->lookup(call->ctx, &l);
 }
 
-// dx[o][r] = sum of dy[o][i] over the i with ids[i] = r
+// dx[o][r] = sum of dy[o][i] over the i with ids[i] = r, clipped or wrapped
 static bool take_backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *dx) {
-    const hst_tensor *ids = call->in[IDS], *into = dx[X].into;
-    int axis = axis_of(call);
-    hst_lookup_grad_args l = {.outer = product(into->shape, 0, axis),
-                              .rows = into->shape[axis],
-                              .width = product(into->shape, axis + 1, into->rank),
+    const hst_tensor *ids = call->in[IDS];
+    int axis = attributes_of(call)->axis;
+    hst_lookup_grad_args l = {.width = hst_product(dy[0]->shape, axis + ids->rank, dy[0]->rank),
                               .count = hst_count(ids),
+                              .mode = attributes_of(call)->mode,
                               .dy = hst_source_of(dy[0]),
-                              .ids = hst_source_of(ids),
-                              .dtable = hst_gradient_target(dx[X])};
-    return call->ctx->backend->lookup_grad(call->ctx, &l);
+                              .ids = hst_source_of(ids)};
+    return hst_lookup_backward(call, l, dx[X], axis);
 }
 
 const hst_op hst_op_take = {
@@ -74,14 +73,23 @@ const hst_op hst_op_take = {
     .outputs = {"y"},
     .cast = HST_CAST_NONE,
     .reads_inputs = 1 << IDS,
+    .gives_rows = 1 << X,
     .shape = take_shape,
     .forward = take_forward,
     .backward = take_backward,
 };
 
-hst_tensor *hst_take(hst_tensor *x, hst_tensor *ids, int axis) {
-    return hst_apply(&hst_op_take, (hst_tensor *[HST_MAX_INPUTS]){x, ids}, &axis, sizeof axis, NULL);
+hst_tensor *hst_take_with(hst_tensor *x, hst_tensor *ids, int axis, hst_index_mode mode) {
+    if (axis == HST_AXIS_NONE) {
+        if (x) x = hst_reshape(hst_is_contiguous(x) ? x : hst_cast(x, x->dtype), 1, (int64_t[]){-1});
+        if (!x) return NULL;
+        axis = 0;
+    }
+    take_attributes a = {axis, mode};
+    return hst_apply(&hst_op_take, (hst_tensor *[HST_MAX_INPUTS]){x, ids}, &a, sizeof a, NULL);
 }
+
+hst_tensor *hst_take(hst_tensor *x, hst_tensor *ids, int axis) { return hst_take_with(x, ids, axis, HST_INDEX_RAISE); }
 
 // ---- one-hot: ids have no gradient, so there is no backward ----
 

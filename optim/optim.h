@@ -76,7 +76,8 @@ HST_API hst_optimizer *hst_optimizer_new(hst_parameters *list, const hst_optimiz
 HST_API void hst_optimizer_free(hst_optimizer *optimizer); // NULL is accepted
 
 // One update of every parameter at learning rate `rate`, its gradient first multiplied by `factor`. A parameter whose
-// gradient was taken away (hst_attach_grad with HST_NULL) is frozen.
+// gradient was taken away (hst_attach_grad with HST_NULL) is frozen. Of one whose gradient is row-sparse
+// (hst_attach_grad_rows) only the gradient's rows are updated, weights and state, and no others decay: see README.md.
 HST_API hst_status hst_optimizer_step(hst_optimizer *optimizer, double rate, double factor);
 
 // The optimizer's state, for checkpoints: the step count and f32 tensors that it owns, named "adam.m.<parameter>",

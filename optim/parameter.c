@@ -102,7 +102,7 @@ hst_status hst_request_gradients(hst_parameters *list, hst_request request) {
                         "hst_request_gradients: request %d; HST_WRITE or HST_ADD is needed (hst_attach_grad freezes)",
                         (int)request);
     for (int i = 0; i < list->count; i++)
-        if (list->items[i].value->grad) list->items[i].value->request = request;
+        if (list->items[i].value->request != HST_NULL) list->items[i].value->request = request;
     return HST_OK;
 }
 
@@ -110,7 +110,7 @@ double hst_gradient_norm(const hst_parameters *list) {
     if (!list) return NAN;
     double total = 0;
     for (int i = 0; i < list->count; i++) {
-        const hst_tensor *grad = list->items[i].value->grad;
+        const hst_tensor *value = list->items[i].value, *grad = value->row_values ? value->row_values : value->grad;
         double sum = 0;
         if (!grad) continue; // frozen
         list->ctx->backend->square_sum(list->ctx, &(hst_square_sum_args){hst_count(grad), hst_source_of(grad), &sum});

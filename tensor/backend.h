@@ -49,6 +49,15 @@ static inline void hst_row_major(int rank, const int64_t *shape, int64_t *stride
     }
 }
 
+// The entry of an axis of extent n that index i names; one that hst_check_ids refuses is returned as it is, or wrapped.
+static inline int64_t hst_entry_at(hst_source ids, hst_index_mode mode, int64_t n, int64_t i) {
+    int64_t id = hst_index_at(ids, i);
+    if (mode == HST_INDEX_RAISE || (id >= 0 && id < n)) return id;
+    if (mode == HST_INDEX_CLIP) return id < 0 ? 0 : n - 1;
+    id %= n;
+    return id < 0 ? id + n : id;
+}
+
 // to[i] (+)= from[i] over a strided index space; any dtypes. Strides in elements; 0 repeats an element.
 typedef struct hst_copy_args {
     int rank;
@@ -172,21 +181,49 @@ typedef struct hst_square_sum_args {
     double *sum;
 } hst_square_sum_args;
 
-// y[o][i] = table[o][ids[i]]; y (outer, count, width), table (outer, rows, width). Fails naming the first id out of
-// range, after `what`: "embedding: id", say.
+// y[o][i] = table[o][ids[i]]; y (outer, count, width), table (outer, rows, width). Fails naming the first id that the
+// mode refuses, after `what`: "embedding: id", say.
 typedef struct hst_lookup_args {
     int64_t outer, rows, width, count;
+    hst_index_mode mode;
     const char *what;
     hst_source table, ids;
     hst_target y;
 } hst_lookup_args;
 
-// dtable[o][r] (+)= sum of dy[o][i] over all i with ids[i] == r; the ids were checked in forward.
+// dtable[o][r] (+)= sum of dy[o][i] over all i with ids[i] == r, or, with `mean`, that sum divided by how many there
+// are. Row `padding` gets nothing, if has_padding. The ids were checked in forward; one that is no row adds nothing.
 typedef struct hst_lookup_grad_args {
     int64_t outer, rows, width, count;
+    hst_index_mode mode;
+    bool mean, has_padding;
+    int64_t padding;
     hst_source dy, ids;
     hst_target dtable;
 } hst_lookup_grad_args;
+
+// The rows that ids name, `padding` left out, together with old[old_count], which ascend: unique[*unique_count] ascends
+// and has room for old_count + count. numbers[i] is the place of ids[i] in it, -1 for the padding.
+typedef struct hst_lookup_rows_args {
+    int64_t rows, count, old_count;
+    hst_index_mode mode;
+    bool has_padding;
+    int64_t padding;
+    hst_source ids;
+    const int64_t *old;
+    int64_t *unique, *unique_count, *numbers;
+} hst_lookup_rows_args;
+
+// Each row of the table (rows, width) that an id names and whose norm, (sum of |x|^power)^(1/power), exceeds `limit` is
+// multiplied by limit / (norm + 1e-7), once. Power is positive and may be infinite: the greatest |x|. Fails as lookup.
+typedef struct hst_lookup_limit_args {
+    int64_t rows, width, count;
+    hst_index_mode mode;
+    const char *what;
+    double limit, power;
+    hst_source ids;
+    hst_target table;
+} hst_lookup_limit_args;
 
 // y[i][c] = (ids[i] == c); y (count, classes), of any dtype. Fails naming the first id out of range, after `what`.
 typedef struct hst_one_hot_args {
@@ -290,6 +327,13 @@ typedef struct hst_sru_grad_args {
     hst_target du, dx, dv, dv_steps, dbias, dc0; // any may be absent
 } hst_sru_grad_args;
 
+// The rows of a row-sparse gradient g: row i of g belongs to row ids[i] of w, m and v, and what is in no row stays as
+// it is. `count` is then that of g's elements. ids NULL: g has all of them.
+typedef struct hst_row_list {
+    const int64_t *ids;
+    int64_t width;
+} hst_row_list;
+
 // One step of Adam and its kin, whose differences are in the numbers (optim/optimizer.c). With h = factor g + l2 w:
 //     m = b1 m + (1-b1) h      v = b2 v + (1-b2) h^2      w = w - (shrink w + rate m / (scale sqrt(v) + eps))
 // Where it is not `adaptive`, m is not divided.
@@ -299,6 +343,7 @@ typedef struct hst_adam_args {
     hst_source g;
     double factor, l2, beta1, beta2, shrink, rate, scale, eps;
     bool adaptive;
+    hst_row_list rows;
 } hst_adam_args;
 
 // SGD. With h = factor g + decay w:  m = momentum m + h;  w = w - lr m, or, `nesterov`, w - lr (h + momentum m). m
@@ -309,6 +354,7 @@ typedef struct hst_sgd_args {
     hst_source g;
     double lr, momentum, decay, factor;
     bool nesterov;
+    hst_row_list rows;
 } hst_sgd_args;
 
 // average = decay average + (1 - decay) w, in double, rounded once: with floats for decay and 1 - decay, which do not
@@ -339,6 +385,8 @@ typedef struct hst_average_args {
     X(softmax_grad) \
     X(lookup) \
     X(lookup_grad) \
+    X(lookup_rows) \
+    X(lookup_limit) \
     X(one_hot) \
     X(select) \
     X(select_grad) \
@@ -364,8 +412,9 @@ typedef struct hst_backend {
     HST_KERNELS(HST_KERNEL_FIELD) // copy, binary, ...: one a line of the list
 } hst_backend;
 
-// True if all `count` ids are in [0, limit); otherwise records the first that is not. `what` is "embedding: id", say.
-bool hst_check_ids(hst_context *ctx, const char *what, hst_source ids, int64_t count, int64_t limit);
+// True if each of `count` ids names an entry of an axis of extent n; otherwise records the first that does not. `what`
+// is "embedding: id", say.
+bool hst_check_ids(hst_context *ctx, const char *what, hst_source ids, hst_index_mode mode, int64_t count, int64_t n);
 
 // Defined in ops/cpu: the backend for an ISA name ("auto" or NULL: the best this CPU runs), or NULL if it cannot run
 // here.

@@ -36,6 +36,7 @@ struct hst_tensor {
     int request;
     uint64_t pass; // the last backward that wrote grad
     hst_tensor *grad;
+    hst_tensor *row_ids, *row_values; // instead of grad, if it is row-sparse: i64 (n), ascending; (n, ...)
 };
 
 typedef struct hst_scope {

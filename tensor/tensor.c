@@ -31,6 +31,8 @@ void hst_unretain(hst_tensor *t) {
     if (!t || --t->references > 0) return;
     hst_context *ctx = t->ctx;
     hst_unretain(t->grad);
+    hst_unretain(t->row_ids);
+    hst_unretain(t->row_values);
     release_storage(ctx, t->storage);
     if (t->previous)
         t->previous->next = t->next;

@@ -128,6 +128,14 @@ static inline hst_symbols hst_byte_symbols(const void *bytes, int64_t count) {
     return symbols;
 }
 
+// Which of the n entries of an axis an index names.
+typedef enum hst_index_mode {
+    HST_INDEX_RAISE,    // 0 .. n-1; any other is an error
+    HST_INDEX_FROM_END, // the same, and -n .. -1 count from the end, as in Python
+    HST_INDEX_CLIP,     // the nearest entry: the first below 0, the last from n on
+    HST_INDEX_WRAP      // the index modulo n, which is never negative
+} hst_index_mode;
+
 // One number to 16 bits, to nearest, ties to even, subnormals, infinities and NaN (quietened) kept; and back, exactly.
 HST_API uint16_t hst_to_f16(double x);
 HST_API uint16_t hst_to_bf16(double x);

@@ -12,7 +12,8 @@
 enum {
     TASK_ELEMENTS = 16384, // enough to be worth a thread's attention
     SUM_ROWS = 64,         // rows in a partial sum of columns, at least: then partial sums are small beside the rows
-    SUM_BLOCKS = 256       // partial sums, at most
+    SUM_BLOCKS = 256,      // partial sums, at most
+    STREAM_BYTES = 1 << 24 // results as large as that are not found in a cache by whoever reads them
 };
 
 typedef struct range {
@@ -32,6 +33,11 @@ INLINE int64_t task_rows(int64_t width) { return divide_up(TASK_ELEMENTS, width 
 INLINE int64_t sum_rows(int64_t rows) {
     int64_t least = divide_up(rows, SUM_BLOCKS);
     return least > SUM_ROWS ? least : SUM_ROWS;
+}
+
+// Whether rows of `bytes` bytes, `rows` of them from p on, are worth streaming and can be streamed by whole vectors.
+INLINE bool can_stream(const void *p, int64_t rows, size_t bytes) {
+    return (size_t)rows * bytes >= STREAM_BYTES && (uintptr_t)p % sizeof(vf) == 0 && bytes % sizeof(vf) == 0;
 }
 
 // How many vectors hold n elements.

@@ -50,12 +50,18 @@ const hst_backend *hst_cpu_backend(const char *isa) {
 
 const char *hst_isa_names(void) { return ladder[best()].names; }
 
-bool hst_check_ids(hst_context *ctx, const char *what, hst_source ids, int64_t count, int64_t limit) {
-    for (int64_t i = 0; i < count; i++) {
+bool hst_check_ids(hst_context *ctx, const char *what, hst_source ids, hst_index_mode mode, int64_t count, int64_t n) {
+    int64_t least = mode == HST_INDEX_FROM_END ? -n : 0;
+    bool any = n > 0 && (mode == HST_INDEX_CLIP || mode == HST_INDEX_WRAP);
+    for (int64_t i = 0; !any && i < count; i++) {
         int64_t id = hst_index_at(ids, i);
-        if (id >= 0 && id < limit) continue;
-        hst_fail(ctx, HST_ERROR_VALUE, "%s %lld at position %lld is not in 0 .. %lld", what, (long long)id,
-                 (long long)i, (long long)limit - 1);
+        if (id >= least && id < n) continue;
+        if (n == 0)
+            hst_fail(ctx, HST_ERROR_VALUE, "%s %lld at position %lld names nothing: there are no entries", what,
+                     (long long)id, (long long)i);
+        else
+            hst_fail(ctx, HST_ERROR_VALUE, "%s %lld at position %lld is not in %lld .. %lld", what, (long long)id,
+                     (long long)i, (long long)least, (long long)n - 1);
         return false;
     }
     return true;

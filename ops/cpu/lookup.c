@@ -1,75 +1,93 @@
-// lookup.c: rows of a table by their ids (embedding, take), and the gradient's scatter-add. That is a sum of any number
-// of rows into one, so the ids are sorted first: each row of the table then has its own sums, in double, rounded once.
-// And one-hot rows, each of which says which id it was.
+// lookup.c: rows of a table by their ids (embedding, take), the limit of their norms, and one-hot rows, each of which
+// says which id it was. The gradient is in lookup_grad.c.
 #include "ops/cpu/blocks.h"
 #include "ops/cpu/kernels.h"
 
+// ---- lookup ----
+
+// Bytes of a row as they are.
+static void copy_row(char *to, const char *from, size_t bytes, bool streams) {
+    if (streams)
+        for (size_t at = 0; at < bytes; at += sizeof(vf)) stream(to + at, load(from + at, HST_F32));
+    else
+        memcpy(to, from, bytes);
+}
+
 static void lookup_task(void *arg, int64_t task) {
     const hst_lookup_args *a = arg;
+    size_t bytes = (size_t)a->width * size_of(a->y.dtype);
+    bool copies = a->y.dtype == a->table.dtype && !a->y.add;
+    bool streams = copies && can_stream(a->y.data, a->outer * a->count, bytes);
     for (range r = part(task, task_rows(a->width), a->outer * a->count); r.begin < r.end; r.begin++) {
-        int64_t id = hst_index_at(a->ids, r.begin % a->count);
-        int64_t from = (r.begin / a->count * a->rows + id) * a->width, to = r.begin * a->width;
-        for (int64_t j = 0; j < a->width; j += VL)
-            put(a->y, to + j, get(a->table, from + j, a->width - j), a->width - j);
+        int64_t row = r.begin / a->count * a->rows + hst_entry_at(a->ids, a->mode, a->rows, r.begin % a->count);
+        if (copies)
+            copy_row((char *)a->y.data + (size_t)r.begin * bytes, (const char *)a->table.data + (size_t)row * bytes,
+                     bytes, streams);
+        for (int64_t j = 0; !copies && j < a->width; j += VL)
+            put(a->y, r.begin * a->width + j, get(a->table, row * a->width + j, a->width - j), a->width - j);
     }
+    if (streams) end_streams();
 }
 
 bool KERNEL(lookup)(hst_context *ctx, const hst_lookup_args *args) {
-    if (!hst_check_ids(ctx, args->what, args->ids, args->count, args->rows)) return false;
+    if (!hst_check_ids(ctx, args->what, args->ids, args->mode, args->count, args->rows)) return false;
     hst_parallel(ctx, divide_up(args->outer * args->count, task_rows(args->width)), lookup_task, (void *)args);
     return true;
 }
 
-enum { COLUMNS = 128, ROW_BLOCKS = 64 }; // of a task, so that few long rows are shared out too
+// ---- the limit of norms ----
 
-typedef struct grad_job {
-    const hst_lookup_grad_args *args;
-    int64_t column_blocks, block_rows;
-    // Row r of the table was looked up at positions order[start[r]] .. order[start[r + 1] - 1].
-    const int64_t *start, *order;
-} grad_job;
+typedef struct limit_job {
+    const hst_lookup_limit_args *args;
+    const uint8_t *named; // by row
+} limit_job;
 
-// Stable counting sort: the positions of each id in ascending order. start has rows + 1 entries, order has count.
-static void sort_ids(const hst_lookup_grad_args *a, int64_t *start, int64_t *order) {
-    memset(start, 0, (size_t)(a->rows + 1) * sizeof *start);
-    for (int64_t i = 0; i < a->count; i++) start[hst_index_at(a->ids, i)]++;
-    for (int64_t r = 0, sum = 0; r <= a->rows; r++) start[r] = sum += start[r]; // where the row ends
-    for (int64_t i = a->count - 1; i >= 0; i--) order[--start[hst_index_at(a->ids, i)]] = i;
+// Squares of f32 neither overflow nor vanish in double.
+static double square_norm(const hst_lookup_limit_args *a, int64_t row) {
+    wide sum = {{0}, {0}};
+    for (int64_t j = 0; j < a->width; j += VL) {
+        wide x = widened(get(as_source(a->table), row * a->width + j, a->width - j));
+        accumulate_product(&sum, x, x);
+    }
+    return sqrt(total(sum));
 }
 
-// `count` vectors of columns of one row of the table, from column j on; dy is that of the row's table.
-INLINE void row_grad(const grad_job *job, int64_t row, hst_source dy, int64_t j, int64_t n, int count) {
-    const hst_lookup_grad_args *a = job->args;
-    const int64_t *start = &job->start[row % a->rows];
-    wide sum[4];
-    sum_columns(dy, a->width, job->order, (range){start[0], start[1]}, j, n, sum, count);
-    for (int v = 0; v < count; v++) put_sums(a->dtable, row * a->width + j + v * VL, sum[v], n);
+// Any power, of numbers relative to the greatest.
+static double power_norm(const hst_lookup_limit_args *a, int64_t row) {
+    double greatest = 0, sum = 0;
+    for (int64_t j = 0; j < a->width; j++) {
+        double x = fabs(hst_load(as_source(a->table), row * a->width + j));
+        if (isnan(x)) return x;
+        if (x > greatest) greatest = x;
+    }
+    if (greatest == 0 || isinf(greatest) || isinf(a->power)) return greatest;
+    for (int64_t j = 0; j < a->width; j++)
+        sum += pow(fabs(hst_load(as_source(a->table), row * a->width + j)) / greatest, a->power);
+    return greatest * pow(sum, 1 / a->power);
 }
 
-static void grad_task(void *arg, int64_t task) {
-    const grad_job *job = arg;
-    const hst_lookup_grad_args *a = job->args;
-    range columns = part(task % job->column_blocks, COLUMNS, a->width);
-    for (range r = part(task / job->column_blocks, job->block_rows, a->outer * a->rows); r.begin < r.end; r.begin++) {
-        int64_t table = r.begin / a->rows, row = r.begin % a->rows, j = columns.begin;
-        if (a->dtable.add && job->start[row] == job->start[row + 1]) continue; // nothing to add
-        hst_source dy = {(const char *)a->dy.data + (size_t)(table * a->count * a->width) * size_of(a->dy.dtype),
-                         a->dy.dtype};
-        for (; j + 4 * VL <= columns.end; j += 4 * VL) row_grad(job, r.begin, dy, j, VL, 4);
-        for (; j < columns.end; j += VL) row_grad(job, r.begin, dy, j, columns.end - j, 1);
+static void limit_task(void *arg, int64_t task) {
+    const limit_job *job = arg;
+    const hst_lookup_limit_args *a = job->args;
+    for (range r = part(task, task_rows(a->width), a->rows); r.begin < r.end; r.begin++) {
+        if (!job->named[r.begin]) continue;
+        double norm = a->power == 2 ? square_norm(a, r.begin) : power_norm(a, r.begin);
+        if (!(norm > a->limit)) continue;
+        double factor = a->limit / (norm + 1e-7);
+        for (int64_t j = r.begin * a->width; j < (r.begin + 1) * a->width; j++)
+            hst_store(a->table, j, hst_load(as_source(a->table), j) * factor);
     }
 }
 
-bool KERNEL(lookup_grad)(hst_context *ctx, const hst_lookup_grad_args *args) {
-    int64_t *start = hst_workspace(ctx, (size_t)(args->rows + 1 + args->count) * sizeof *start);
-    if (!start) return false;
-    int64_t *order = start + args->rows + 1;
-    sort_ids(args, start, order);
-    int64_t rows = args->outer * args->rows; // of all tables
-    grad_job job = {args, divide_up(args->width, COLUMNS), divide_up(rows, ROW_BLOCKS), start, order};
-    int64_t row_blocks = rows > 0 ? divide_up(rows, job.block_rows) : 0;
-    hst_parallel(ctx, row_blocks * job.column_blocks, grad_task, &job);
-    hst_workspace_free(ctx, start);
+bool KERNEL(lookup_limit)(hst_context *ctx, const hst_lookup_limit_args *args) {
+    if (!hst_check_ids(ctx, args->what, args->ids, args->mode, args->count, args->rows)) return false;
+    uint8_t *named = hst_workspace(ctx, (size_t)args->rows);
+    if (!named) return false;
+    memset(named, 0, (size_t)args->rows);
+    for (int64_t i = 0; i < args->count; i++) named[hst_entry_at(args->ids, args->mode, args->rows, i)] = 1;
+    limit_job job = {args, named};
+    hst_parallel(ctx, divide_up(args->rows, task_rows(args->width)), limit_task, &job);
+    hst_workspace_free(ctx, named);
     return true;
 }
 
@@ -85,7 +103,7 @@ static void one_hot_task(void *arg, int64_t task) {
 }
 
 bool KERNEL(one_hot)(hst_context *ctx, const hst_one_hot_args *args) {
-    if (!hst_check_ids(ctx, args->what, args->ids, args->count, args->classes)) return false;
+    if (!hst_check_ids(ctx, args->what, args->ids, HST_INDEX_RAISE, args->count, args->classes)) return false;
     hst_parallel(ctx, divide_up(args->count, task_rows(args->classes)), one_hot_task, (void *)args);
     return true;
 }

@@ -78,7 +78,8 @@ static double logsumexp(hst_source logits, int64_t row, int64_t width) {
 }
 
 bool KERNEL(nll)(hst_context *ctx, const hst_nll_args *args) {
-    if (!hst_check_ids(ctx, "cross entropy: target", args->targets, args->rows, args->width)) return false;
+    if (!hst_check_ids(ctx, "cross entropy: target", args->targets, HST_INDEX_RAISE, args->rows, args->width))
+        return false;
     for (int64_t i = 0; i < args->rows; i++) {
         int64_t target = hst_index_at(args->targets, i);
         double total = logsumexp(args->logits, i, args->width);

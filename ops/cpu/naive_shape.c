@@ -1,38 +1,10 @@
-// naive_shape.c: the naive kernels that move elements: the table lookup with its scatter-add backward, one-hot rows,
-// and the choice between two operands.
+// naive_shape.c: the naive kernels that move elements: one-hot rows, and the choice between two operands.
 #include "ops/cpu/naive.h"
 
-// ---- lookup ----
-
-bool KERNEL(lookup)(hst_context *ctx, const hst_lookup_args *args) {
-    if (!hst_check_ids(ctx, args->what, args->ids, args->count, args->rows)) return false;
-    for (int64_t o = 0; o < args->outer; o++)
-        for (int64_t i = 0; i < args->count; i++) {
-            int64_t from = (o * args->rows + hst_index_at(args->ids, i)) * args->width;
-            int64_t to = (o * args->count + i) * args->width;
-            for (int64_t j = 0; j < args->width; j++) put(args->y, to + j, hst_load(args->table, from + j));
-        }
-    return true;
-}
-
-// y[o][i][j] = table[o][ids[i]][j], hence dtable[o][r][j] = sum of dy[o][i][j] over the i with ids[i] = r. All sums
-// grow side by side, in double, and each is rounded once.
-bool KERNEL(lookup_grad)(hst_context *ctx, const hst_lookup_grad_args *args) {
-    int64_t width = args->width, size = args->outer * args->rows * width;
-    double *sum = hst_workspace(ctx, (size_t)size * sizeof *sum);
-    if (!sum) return false;
-    for (int64_t i = 0; i < size; i++) sum[i] = start(args->dtable, i);
-    for (int64_t i = 0; i < args->outer * args->count; i++) {
-        double *row = sum + (i / args->count * args->rows + hst_index_at(args->ids, i % args->count)) * width;
-        for (int64_t j = 0; j < width; j++) row[j] = add(args->dtable.dtype, row[j], hst_load(args->dy, i * width + j));
-    }
-    for (int64_t i = 0; i < size; i++) finish(args->dtable, i, sum[i]);
-    hst_workspace_free(ctx, sum);
-    return true;
-}
+// ---- one-hot ----
 
 bool KERNEL(one_hot)(hst_context *ctx, const hst_one_hot_args *args) {
-    if (!hst_check_ids(ctx, args->what, args->ids, args->count, args->classes)) return false;
+    if (!hst_check_ids(ctx, args->what, args->ids, HST_INDEX_RAISE, args->count, args->classes)) return false;
     for (int64_t i = 0; i < args->count; i++)
         for (int64_t c = 0; c < args->classes; c++)
             put(args->y, i * args->classes + c, hst_index_at(args->ids, i) == c);

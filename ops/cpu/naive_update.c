@@ -3,11 +3,17 @@
 
 #include <math.h>
 
+// Where in w the element is that g[k] belongs to.
+static int64_t place(hst_row_list rows, int64_t k) {
+    return rows.ids ? rows.ids[k / rows.width] * rows.width + k % rows.width : k;
+}
+
 bool KERNEL(adam)(hst_context *ctx, const hst_adam_args *args) {
     (void)ctx;
     double b1 = args->beta1, b2 = args->beta2;
-    for (int64_t i = 0; i < args->count; i++) {
-        double w = args->w[i], h = args->factor * hst_load(args->g, i) + args->l2 * w;
+    for (int64_t k = 0; k < args->count; k++) {
+        int64_t i = place(args->rows, k);
+        double w = args->w[i], h = args->factor * hst_load(args->g, k) + args->l2 * w;
         double m = b1 * args->m[i] + (1 - b1) * h;
         double v = b2 * args->v[i] + (1 - b2) * h * h;
         double direction = args->adaptive ? m / (args->scale * sqrt(v) + args->eps) : m;
@@ -20,8 +26,9 @@ bool KERNEL(adam)(hst_context *ctx, const hst_adam_args *args) {
 
 bool KERNEL(sgd)(hst_context *ctx, const hst_sgd_args *args) {
     (void)ctx;
-    for (int64_t i = 0; i < args->count; i++) {
-        double w = args->w[i], h = args->factor * hst_load(args->g, i) + args->decay * w, step = h;
+    for (int64_t k = 0; k < args->count; k++) {
+        int64_t i = place(args->rows, k);
+        double w = args->w[i], h = args->factor * hst_load(args->g, k) + args->decay * w, step = h;
         if (args->m) {
             double m = args->momentum * args->m[i] + h;
             step = args->nesterov ? h + args->momentum * m : m;

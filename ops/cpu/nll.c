@@ -48,7 +48,8 @@ static void nll_task(void *arg, int64_t task) {
 }
 
 bool KERNEL(nll)(hst_context *ctx, const hst_nll_args *args) {
-    if (!hst_check_ids(ctx, "cross entropy: target", args->targets, args->rows, args->width)) return false;
+    if (!hst_check_ids(ctx, "cross entropy: target", args->targets, HST_INDEX_RAISE, args->rows, args->width))
+        return false;
     hst_parallel(ctx, divide_up(args->rows, task_rows(args->width)), nll_task, (void *)args);
     return true;
 }

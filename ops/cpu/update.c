@@ -4,14 +4,31 @@
 
 #include <math.h>
 
-static void adam_task(void *arg, int64_t task) {
-    const hst_adam_args *a = arg;
+// How the elements of g are cut into tasks: blocks, or, with a list of rows, some rows at a time.
+static int64_t task_count(int64_t count, hst_row_list rows) {
+    return rows.ids && count > 0 ? divide_up(count / rows.width, task_rows(rows.width))
+                                 : divide_up(count, TASK_ELEMENTS);
+}
+
+// Calls update(args, i, k, n) for what belongs to a task: n elements, from i on in w and from k on in g.
+INLINE void for_task(int64_t task, int64_t count, hst_row_list rows, const void *args,
+                     void (*update)(const void *args, int64_t i, int64_t k, int64_t n)) {
+    if (rows.ids) {
+        for (range r = part(task, task_rows(rows.width), count / rows.width); r.begin < r.end; r.begin++)
+            update(args, rows.ids[r.begin] * rows.width, r.begin * rows.width, rows.width);
+        return;
+    }
+    range r = part(task, TASK_ELEMENTS, count);
+    update(args, r.begin, r.begin, r.end - r.begin);
+}
+
+INLINE void adam_update(const void *args, int64_t i, int64_t k, int64_t n) {
+    const hst_adam_args *a = args;
     float b1 = (float)a->beta1, b2 = (float)a->beta2, rest1 = (float)(1 - a->beta1), rest2 = (float)(1 - a->beta2);
     float factor = (float)a->factor, l2 = (float)a->l2, shrink = (float)a->shrink;
     float rate = (float)a->rate, scale = (float)a->scale, eps = (float)a->eps;
-    for (range r = part(task, TASK_ELEMENTS, a->count); r.begin < r.end; r.begin += VL) {
-        int64_t i = r.begin, n = r.end - i;
-        vf w = get(from_f32(a->w), i, n), h = factor * get(a->g, i, n) + l2 * w;
+    for (; n > 0; i += VL, k += VL, n -= VL) {
+        vf w = get(from_f32(a->w), i, n), h = factor * get(a->g, k, n) + l2 * w;
         vf m = b1 * get(from_f32(a->m), i, n) + rest1 * h;
         vf v = b2 * get(from_f32(a->v), i, n) + rest2 * h * h;
         put(to_f32(a->m), i, m, n);
@@ -22,17 +39,21 @@ static void adam_task(void *arg, int64_t task) {
     }
 }
 
+static void adam_task(void *arg, int64_t task) {
+    const hst_adam_args *a = arg;
+    for_task(task, a->count, a->rows, a, adam_update);
+}
+
 bool KERNEL(adam)(hst_context *ctx, const hst_adam_args *args) {
-    hst_parallel(ctx, divide_up(args->count, TASK_ELEMENTS), adam_task, (void *)args);
+    hst_parallel(ctx, task_count(args->count, args->rows), adam_task, (void *)args);
     return true;
 }
 
-static void sgd_task(void *arg, int64_t task) {
-    const hst_sgd_args *a = arg;
+INLINE void sgd_update(const void *args, int64_t i, int64_t k, int64_t n) {
+    const hst_sgd_args *a = args;
     float factor = (float)a->factor, decay = (float)a->decay, momentum = (float)a->momentum, lr = (float)a->lr;
-    for (range r = part(task, TASK_ELEMENTS, a->count); r.begin < r.end; r.begin += VL) {
-        int64_t i = r.begin, n = r.end - i;
-        vf w = get(from_f32(a->w), i, n), h = factor * get(a->g, i, n) + decay * w, step = h;
+    for (; n > 0; i += VL, k += VL, n -= VL) {
+        vf w = get(from_f32(a->w), i, n), h = factor * get(a->g, k, n) + decay * w, step = h;
         if (a->m) {
             vf m = momentum * get(from_f32(a->m), i, n) + h;
             step = a->nesterov ? h + momentum * m : m;
@@ -42,8 +63,13 @@ static void sgd_task(void *arg, int64_t task) {
     }
 }
 
+static void sgd_task(void *arg, int64_t task) {
+    const hst_sgd_args *a = arg;
+    for_task(task, a->count, a->rows, a, sgd_update);
+}
+
 bool KERNEL(sgd)(hst_context *ctx, const hst_sgd_args *args) {
-    hst_parallel(ctx, divide_up(args->count, TASK_ELEMENTS), sgd_task, (void *)args);
+    hst_parallel(ctx, task_count(args->count, args->rows), sgd_task, (void *)args);
     return true;
 }
 

@@ -224,6 +224,19 @@ INLINE void store_n(void *p, hst_dtype t, vf x, int64_t n) {
 }
 #endif
 
+// Past the caches, for results that are too large to be found there again: a plain store first reads the memory that it
+// writes. p is divisible by sizeof(vf); a task that has done so ends with end_streams, before others read.
+#if defined __AVX512F__
+INLINE void stream(void *p, vf x) { _mm512_stream_ps(p, (__m512)x); }
+INLINE void end_streams(void) { _mm_sfence(); }
+#elif defined __AVX2__
+INLINE void stream(void *p, vf x) { _mm256_stream_ps(p, (__m256)x); }
+INLINE void end_streams(void) { _mm_sfence(); }
+#else
+INLINE void stream(void *p, vf x) { memcpy(p, &x, sizeof x); }
+INLINE void end_streams(void) {}
+#endif
+
 // Elements i .. i+n-1 (at most VL) of a kernel's source; and to its target, with the old values added if it says so.
 INLINE vf get(hst_source s, int64_t i, int64_t n) {
     return load_n((const char *)s.data + (size_t)i * size_of(s.dtype), s.dtype, n);

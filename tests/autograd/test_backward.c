@@ -227,3 +227,14 @@ Test(autograd, gradients_from_no_rows) {
         EXPECT(hst_grad(table), 3 * n, 3 * n, 0, 0, 0, 0);
     }
 }
+
+// A gradient that the program gave is only read, also where others are added to it: of a root given twice, and of one
+// that another root was computed from.
+Test(autograd, given_gradients_stay_as_they_are) {
+    hst_tensor *x = LEAF(1, 2), *y = hst_scale(x, 2), *z = hst_scale(y, 3);
+    hst_tensor *dy = VECTOR(HST_F32, 1, 10), *dz = VECTOR(HST_F32, 100, 1000);
+    cr_assert_eq(hst_backward_from(ctx, 3, (hst_tensor *[]){y, z, y}, (hst_tensor *[]){dy, dz, dy}), HST_OK);
+    EXPECT(hst_grad(x), 2 * (1 + 1 + 300), 2 * (10 + 10 + 3000));
+    EXPECT(dy, 1, 10);
+    EXPECT(dz, 100, 1000);
+}

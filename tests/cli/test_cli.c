@@ -171,8 +171,8 @@ Test(cli, help_and_version_go_to_stdout) {
 // Every line of help that shows an option shows one that exists, the help of `help X` and of `X --help` is the same,
 // and each line fits a terminal of 100 columns.
 Test(cli, help_lists_options_that_exist) {
-    static const char *commands[] = {"train", "eval", "generate", "info", "plot"};
-    for (int i = 0; i < 5; i++) {
+    static const char *commands[] = {"train", "eval", "generate", "info", "plot", "bench", "doctor"};
+    for (int i = 0; i < 7; i++) {
         child c = RUN("help", commands[i]), same = RUN(commands[i], "--help");
         cr_assert(c.code == 0 && same.code == 0 && c.err_size == 0);
         cr_assert_str_eq(c.out, same.out);
@@ -274,4 +274,24 @@ Test(cli, output_that_cannot_be_written_exits_1) {
     expect_error(&full, 1, "standard output could not be written: No space left on device");
     child closed = child_run(NULL, closed_output, (const char *[]){"info", NULL});
     expect_error(&closed, 1, "standard output could not be written");
+}
+
+// Both tables are measured, beside a copy; shares are positive.
+Test(cli, bench_prints_the_embedding_beside_a_copy) {
+    child json =
+        RUN("bench", "embedding", "--vocabulary", "100", "--hidden", "16", "--tokens", "64", "--runs", "3", "--json");
+    cr_assert_eq(json.code, 0, "%s", json.err);
+    const char *line = json.out;
+    for (int i = 0; i < 2; i++) {
+        char rows[32];
+        double share = 0;
+        snprintf(rows, sizeof rows, "\"vocabulary\":%d,", i ? 8 : 100);
+        const char *field = strstr(line, "\"share_of_copy\":");
+        cr_assert(strstr(line, rows) && field && sscanf(field + 16, "%lf", &share) == 1 && share > 0, "%s", json.out);
+        line = strchr(field, '\n') + 1;
+    }
+    child plain = RUN("bench", "all", "--vocabulary", "100", "--hidden", "16", "--tokens", "64", "--runs", "1");
+    cr_assert(plain.code == 0 && strstr(plain.out, "100 rows") && strstr(plain.out, "a copy"), "%s", plain.err);
+    child wrong = RUN("bench", "sorting");
+    expect_error(&wrong, 2, "bench measures the embedding, or all, not `sorting`");
 }

@@ -14,6 +14,14 @@ static hst_tensor *square(hst_context *ctx, hst_tensor *const *x, void *user) {
 static hst_tensor *embedding(hst_context *ctx, hst_tensor *const *x, void *user) {
     return (void)user, hst_embedding(x[0], with_ids(ctx, 2, (int64_t[]){3, 4}, 5));
 }
+// Option 1: padding; 4: ids that wrap around.
+static hst_tensor *embedding_with(hst_context *ctx, hst_tensor *const *x, void *user) {
+    const gradient_case *c = user;
+    hst_embedding_options o = hst_embedding_defaults();
+    if (c->option & 1) o.padding_index = hst_dim(x[0], 0) - 1; // no id names it: a padding row's gradient is no slope
+    if (c->option & 4) o.mode = HST_INDEX_WRAP;
+    return hst_embedding_with(x[0], with_ids(ctx, 2, (int64_t[]){3, 4}, c->option & 4 ? 20 : 5), &o);
+}
 static hst_tensor *norm(hst_context *ctx, hst_tensor *const *x, void *user) {
     const gradient_case *c = user;
     (void)ctx;
@@ -56,6 +64,8 @@ const gradient_case cases_basic[] = {
     {"linear", "a vector", linear, {{1, {4}}, {2, {4, 5}}}, 0},
     {"linear", "one tensor twice", square, {{2, {3, 3}}}, 0},
     {"embedding", "repeated and unused rows", embedding, {{2, {7, 3}}}, 0},
+    {"embedding", "a padding row", embedding_with, {{2, {7, 3}}}, 1},
+    {"embedding", "ids that wrap", embedding_with, {{2, {7, 3}}}, 4},
     {"layer_norm", "plain", norm, {X34}, 0},
     {"layer_norm", "gain and bias", norm, {{3, {2, 2, 5}}, {1, {5}}, {1, {5}}}, 3},
     {"layer_norm", "gain, large eps", norm, {X34, {1, {4}}}, 5},

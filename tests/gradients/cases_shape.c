@@ -102,6 +102,10 @@ static hst_tensor *take(hst_context *ctx, hst_tensor *const *x, void *user) {
     const gradient_case *c = user;
     return hst_take(x[0], with_ids(ctx, 2, (int64_t[]){3, 4}, 3), c->option);
 }
+static hst_tensor *take_clipped(hst_context *ctx, hst_tensor *const *x, void *user) {
+    const gradient_case *c = user;
+    return hst_take_with(x[0], with_ids(ctx, 2, (int64_t[]){3, 4}, 9), c->option, HST_INDEX_CLIP);
+}
 static hst_tensor *take_turned(hst_context *ctx, hst_tensor *const *x, void *user) {
     return (void)user, hst_take(hst_transpose(x[0], 0, 1), with_ids(ctx, 1, (int64_t[]){5}, 3), 1);
 }
@@ -173,6 +177,8 @@ const gradient_case cases_shape[] = {
     {"take", "middle", take, {{3, {2, 4, 2}}}, 1},
     {"take", "last", take, {{3, {2, 2, 3}}}, -1},
     {"take", "a vector", take, {{1, {4}}}, 0},
+    {"take", "clipped", take_clipped, {{3, {2, 4, 2}}}, 1},
+    {"take", "clipped, of all elements", take_clipped, {X34}, HST_AXIS_NONE},
     {"take", "turned", take_turned, {X34}, 0},
     {"take", "one id", take_one, {{3, {2, 3, 4}}}, 0},
     {0}};

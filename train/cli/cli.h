@@ -51,6 +51,7 @@ typedef struct cli_command {
     X(info) \
     X(plot) \
     X(doctor) \
+    X(bench) \
     X(completion) \
     X(help) \
     X(version)
