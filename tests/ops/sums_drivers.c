@@ -11,6 +11,18 @@
 
 // ---- tensors, and results ----
 
+// The distance of neighbouring numbers at x: 2^(exponent - digits), and never less than the subnormals'.
+double ulp_of(hst_dtype dtype, double x) {
+    static const struct {
+        int digits, least;
+    } formats[HST_DTYPES] = {
+        [HST_F32] = {24, -149}, [HST_F16] = {11, -24}, [HST_BF16] = {8, -133}, [HST_F64] = {53, -1074}};
+    int exponent = 0;
+    frexp(x, &exponent);
+    int last = exponent - formats[dtype].digits;
+    return ldexp(1, last > formats[dtype].least ? last : formats[dtype].least);
+}
+
 static hst_tensor *terms(const probe *p, int rank, const int64_t *shape) {
     return hst_from_array(p->ctx, p->dtype, rank, shape, HST_F64, p->terms);
 }

@@ -8,18 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-// The distance of neighbouring numbers at x: 2^(exponent - digits), and never less than the subnormals'.
-double ulp_of(hst_dtype dtype, double x) {
-    static const struct {
-        int digits, least;
-    } formats[HST_DTYPES] = {
-        [HST_F32] = {24, -149}, [HST_F16] = {11, -24}, [HST_BF16] = {8, -133}, [HST_F64] = {53, -1074}};
-    int exponent = 0;
-    frexp(x, &exponent);
-    int last = exponent - formats[dtype].digits;
-    return ldexp(1, last > formats[dtype].least ? last : formats[dtype].least);
-}
-
 // ---- terms: multiples of 2^unit, so that 64-bit integers add them exactly ----
 
 enum { EQUAL, ALTERNATING, HUGE_FIRST, SUBNORMAL, KINDS };
