@@ -89,6 +89,13 @@ hst_status hst_replace_file(hst_context *ctx, const char *path, const hst_span *
     size_t size = strlen(path) + 32;
     char *buffer = hst_workspace(ctx, size);
     if (!buffer) return hst_get_status(ctx);
+    struct stat old;
+    if (stat(path, &old) == 0 && !S_ISREG(old.st_mode) && !S_ISDIR(old.st_mode)) {
+        char shown[HST_SHOWN_PATH];
+        hst_workspace_free(ctx, buffer);
+        return hst_fail(ctx, HST_ERROR_IO, "%s: is a device or a pipe, which a file cannot take the place of",
+                        hst_shown_path(path, shown));
+    }
     int folder = open_folder(path, buffer), error = folder < 0 ? errno : 0;
     if (!error) {
         snprintf(buffer, size, "%s.tmp.%ld", path, (long)getpid());

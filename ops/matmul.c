@@ -117,6 +117,7 @@ static void add_axis(products *p, axis x) {
 // Computes all products. The axis `batch` (-1: none) is the kernel's; the others are counted through here.
 static bool run(hst_context *ctx, const products *p, int batch) {
     hst_gemm_batch_args each = {.count = 1, .first = p->g};
+    if (p->g.m == 0 || p->g.n == 0) return true; // nothing, however often
     if (batch >= 0) {
         const axis *x = &p->axes[batch];
         each = (hst_gemm_batch_args){x->extent, x->a, x->b, x->c, p->g};

@@ -40,6 +40,7 @@ static bool forward(hst_call *call) {
                        .gain = hst_source_of(call->in[GAIN]),
                        .bias = hst_source_of(call->in[BIAS]),
                        .y = hst_target_of(call->out[0])};
+    if (n.width == 0) return true; // nothing, in however many rows
     if (call->recording) {
         hst_tensor *mean = hst_call_save(call, MEAN, HST_F64, 1, &n.rows),
                    *rstd = hst_call_save(call, RSTD, HST_F64, 1, &n.rows);
@@ -55,6 +56,7 @@ static bool forward(hst_call *call) {
 static bool backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *dx) {
     const hst_tensor *x = call->in[X];
     const attributes *a = (const void *)call->attributes;
+    if (x->shape[x->rank - 1] == 0) return true;
     hst_norm_grad_args n = {.rows = hst_rows(x),
                             .width = x->shape[x->rank - 1],
                             .rms = a->rms,

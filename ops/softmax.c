@@ -33,7 +33,7 @@ static bool forward(hst_call *call) {
                           .y = hst_target_of(call->out[0])};
     for (int axis = 0; axis < x->rank; axis++)
         *(axis < a->axis ? &s.outer : &s.width) *= axis == a->axis ? 1 : x->shape[axis];
-    return call->ctx->backend->softmax(call->ctx, &s);
+    return s.width * s.rows == 0 || call->ctx->backend->softmax(call->ctx, &s);
 }
 
 // softmax: dx = y (dy - sum of dy y)     log_softmax: dx = dy - exp(y) sum of dy     with the sums along the axis
@@ -49,7 +49,7 @@ static bool backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *
                                .dx = hst_gradient_target(dx[0])};
     for (int axis = 0; axis < y->rank; axis++)
         *(axis < a->axis ? &s.outer : &s.width) *= axis == a->axis ? 1 : y->shape[axis];
-    return call->ctx->backend->softmax_grad(call->ctx, &s);
+    return s.width * s.rows == 0 || call->ctx->backend->softmax_grad(call->ctx, &s);
 }
 
 const hst_op hst_op_softmax = {

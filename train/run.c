@@ -87,6 +87,7 @@ static bool measure(run *r) {
     measured.steps = INT32_MAX;
     hst_trainer *copy = hst_trainer_new(r->t->ctx, &measured, r->t->text, NULL);
     if (!copy) return false;
+    copy->go_on = go_on, copy->user = r;
     double step = measure_step(r, copy), evaluation = measure_evaluation(r, copy);
     hst_trainer_free(copy);
     if (r->stopped) return r->t->ctx->status == HST_OK; // there is no plan
@@ -155,7 +156,7 @@ static bool is_due(const hst_trainer *t) {
 static bool step(run *r) {
     hst_trainer *t = r->t;
     double began = hst_seconds();
-    if (hst_trainer_step(t, NULL) != HST_OK) return false;
+    if (hst_trainer_step(t, NULL) != HST_OK) return r->stopped && t->ctx->status == HST_OK;
     double took = hst_seconds() - began;
     r->step_seconds = t->done.step <= UNTIMED_STEPS || r->step_seconds == 0
                           ? took
@@ -177,8 +178,11 @@ hst_status hst_trainer_run(hst_trainer *t, const char *folder,
     // A run that was stopped before an evaluation was complete makes up for it, and ends as if it had never been
     // stopped.
     if (t->done.step > 0 && t->done.evaluated != t->done.step && is_due(t) && !evaluate(&r)) return t->ctx->status;
-    while (!r.stopped && !is_finished(t))
-        if (!step(&r)) return t->ctx->status;
+    t->go_on = go_on, t->user = &r;
+    while (!r.stopped && !is_finished(t) && step(&r)) {
+    }
+    t->go_on = NULL;
+    if (t->ctx->status != HST_OK) return t->ctx->status;
     if (t->done.step > 0 && (!save(&r, false) || (isnan(t->done.best) && !save(&r, true)))) return t->ctx->status;
     bool stopped = r.stopped;
     report(&r, HST_EVENT_END, NULL);

@@ -15,9 +15,11 @@ struct hst_trainer {
     hst_optimizer *optimizer;
     hst_ema *ema; // NULL: none
     hst_stream *stream;
-    hst_tensor *ids, *targets;              // (L, B)
-    hst_tensor *state;                      // (N, B, D): what the lanes carry from step to step
-    hst_tensor *carried;                    // the same within a step, from batch to batch
+    hst_tensor *ids, *targets; // (L, B)
+    hst_tensor *state;         // (N, B, D): what the lanes carry from step to step
+    hst_tensor *carried;       // the same within a step, from batch to batch
+    bool (*go_on)(void *user); // asked between the batches of a step, if not NULL; false: it is as if not begun
+    void *user;
     double loss, norm, rate;                // of the last step
     char text_sum[HST_FIELD_TEXT_SIZE];     // SHA-256 of text, once it was needed: a run goes on with the same
     char held_out_sum[HST_FIELD_TEXT_SIZE]; // the same of held_out; "": there is none

@@ -409,3 +409,15 @@ Test(autograd_shape, views_too_large_are_refused) {
     cr_assert_null(hst_reshape(none, HST_SHAPE(0, -1)));
     EXPECT_ERROR(HST_ERROR_SHAPE, "reshape: f32 (0) does not fit (0, -1)");
 }
+
+// Nothing, in 2^40 rows or products: it takes no time.
+Test(autograd_shape, empty_rows_take_no_time, .timeout = 20) {
+    hst_tensor *x = hst_zeros(ctx, HST_F32, HST_SHAPE((int64_t)1 << 40, 0));
+    hst_attach_grad(x, HST_WRITE, HST_F32);
+    hst_tensor *a = hst_zeros(ctx, HST_F32, HST_SHAPE((int64_t)1 << 40, 0, 2)),
+               *b = hst_zeros(ctx, HST_F32, HST_SHAPE((int64_t)1 << 40, 2, 0));
+    hst_attach_grad(a, HST_WRITE, HST_F32);
+    hst_tensor *y[] = {hst_softmax(x, 1), hst_log_softmax(x, 1), hst_layer_norm(x, NULL, NULL, 1e-5), hst_matmul(a, b)};
+    for (int i = 0; i < 4; i++) cr_assert(y[i] && hst_count(y[i]) == 0, "%s", hst_error(ctx));
+    cr_expect_eq(hst_backward_from(ctx, 4, y, y), HST_OK, "%s", hst_error(ctx));
+}

@@ -84,3 +84,13 @@ Test(convert, wrong_uses_say_what_is_wrong) {
         cr_expect_neq(access("x", F_OK), 0);
     }
 }
+
+// A pipe, and so a device, stays what it is, even with --force.
+Test(convert, a_pipe_is_not_replaced) {
+    train();
+    cr_assert_eq(mkfifo("pipe", 0600), 0);
+    child c = RUN("convert", "book.run", "-o", "pipe", "--force");
+    expect(&c, 1, "pipe: is a device or a pipe, which a file cannot take the place of");
+    struct stat info;
+    cr_assert(stat("pipe", &info) == 0 && S_ISFIFO(info.st_mode));
+}

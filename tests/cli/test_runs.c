@@ -204,7 +204,7 @@ Test(cli_runs, a_dry_run_writes_nothing) {
     cr_assert(c.code == 0 && strstr(c.err, "the run is at its end"), "%s", c.err);
     c = RUN("train", "text.txt", TINY, "-n", "-o", "no/such/place");
     cr_assert(c.code == 1 && strstr(c.err, "no/such"), "%s", c.err);
-    c = RUN("train", "text.txt", "--hidden", "65536", "--layers", "256", "-n");
+    c = RUN("train", "text.txt", "--hidden", "65536", "--layers", "256", "-n", "-o", "other.run");
     cr_assert(c.code == 1 && strstr(c.err, "GB of memory"), "%s", c.err); // 256 * 3 * 65536^2 * 16 bytes: 53 TB
 }
 
@@ -219,6 +219,34 @@ static void await_steps(const char *path) {
         nanosleep(&(struct timespec){0, 10000000}, NULL);
     }
     cr_assert_fail("%s: no step", path);
+}
+
+// One step of far more batches than the test has patience for: stopped between two of them, and tried by a dry run.
+Test(cli_runs, a_step_of_many_batches_can_be_stopped) {
+    write_text("text.txt", 2000);
+    child c = child_start(NULL, NULL,
+                          (const char *[]){"train", "text.txt", TINY, "--steps", "1", "--accumulate", "65536", NULL});
+    nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+    kill(c.pid, SIGINT);
+    child_finish(&c);
+    cr_assert(c.code == 130 && strstr(c.err, "stopped by SIGINT"), "%d: %s", c.code, c.err);
+    c = RUN("train", "text.txt", "--layers", "2", "--hidden", "64", "--steps", "1", "--accumulate", "65536", "-n",
+            "-f");
+    cr_assert(c.code == 0 && strstr(c.err, "1 steps would take about ") && !strstr(c.err, "a second"), "%s", c.err);
+}
+
+// A second run in the same folder, at the same time, is refused, whatever it is told.
+Test(cli_runs, a_folder_takes_one_run_at_a_time) {
+    write_text("text.txt", 2000);
+    child first = child_start(NULL, NULL, (const char *[]){"train", "text.txt", TINY, "--steps", "100000000", NULL});
+    await_steps("text.run/log.jsonl");
+    child second = RUN("train", "text.txt", TINY, "--steps", "5", "--force");
+    kill(first.pid, SIGTERM);
+    child_finish(&first);
+    cr_assert(second.code == 1 && strstr(second.err, "text.run: another run is using this folder"), "%s", second.err);
+    cr_assert_eq(first.code, 143, "%s", first.err);
+    second = RUN("train", "text.txt", TINY, "--steps", "5", "--force");
+    cr_assert_eq(second.code, 0, "%s", second.err);
 }
 
 Test(cli_runs, a_signal_saves_and_exits_with_its_number) {

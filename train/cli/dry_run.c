@@ -12,6 +12,7 @@ static const double SECONDS = 5;                           // when it is enough
 typedef struct trial {
     run *r;
     int64_t first, steps, timed; // steps done before it, in it, and timed in it
+    int64_t batches;             // between which a step asked whether to go on
     double began, seconds;
 } trial;
 
@@ -27,7 +28,9 @@ static bool on_progress(const hst_progress *p, void *user) {
         cli_run_take_plan(t->r, p);
         t->first = p->step;
     }
-    if (p->event != HST_EVENT_STEP) return !cli_stop_signal();
+    if (p->event == HST_EVENT_BUSY && t->steps == 0 && ++t->batches > 1) t->seconds = now() - t->began;
+    if (p->event == HST_EVENT_BUSY && t->batches == 1) t->began = now();
+    if (p->event != HST_EVENT_STEP) return !cli_stop_signal() && !(t->batches > 2 && t->seconds > SECONDS);
     t->steps = p->step - t->first;
     if (t->steps <= UNTIMED_STEPS) t->began = now(); // the first ones ask the system for memory
     t->timed = t->steps > UNTIMED_STEPS ? t->steps - UNTIMED_STEPS : 0;
@@ -72,6 +75,10 @@ int cli_dry_run(run *r) {
     if (cli_stop_signal()) return 128 + cli_stop_signal();
     if (status == HST_CANCELLED) hst_clear_error(r->ctx);
     if (status != HST_OK && status != HST_CANCELLED) return cli_failure(r->ctx, false);
+    if (t.timed == 0 && t.batches > 1) { // not even three steps, which are of many batches
+        t.seconds *= (double)r->v.train.accumulate / (double)(t.batches - 1);
+        t.steps = t.timed = 1;
+    }
     int64_t left = t.steps > 0 ? r->v.train.steps - t.first : 0, every = r->v.train.eval_every;
     double evaluations = r->held_out ? ceil((double)left / (double)every) : 0;
     double seconds =

@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -66,6 +67,15 @@ bool cli_prepare_folder(const char *folder) {
     unlink(probe);
     errno = error;
     return written || refuse(folder, "the run folder cannot be written to");
+}
+
+// The lock is the system's and goes with the process, however it ends. Where folders cannot be locked there is none.
+bool cli_lock_folder(const char *folder) {
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return true; // fd stays open
+    close(fd);
+    cli_error("%s: another run is using this folder", folder);
+    return false;
 }
 
 bool cli_folder_can_be_used(const char *folder) {

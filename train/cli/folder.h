@@ -22,6 +22,9 @@ bool cli_prepare_folder(const char *folder);
 // The same without making or writing anything: whether it is there, or its parent is, and may be written to.
 bool cli_folder_can_be_used(const char *folder);
 
+// Keeps other runs out of the folder for as long as this process lives. false after printing that another one is in it.
+bool cli_lock_folder(const char *folder);
+
 // Whether `bytes` more fit on the folder's disk. false after printing how many do.
 bool cli_folder_has_room(const char *folder, int64_t bytes);
 

@@ -68,7 +68,8 @@ static bool check_folder(run *r) {
     double parameters = (double)hst_parameter_elements(hst_lm_parameters(hst_trainer_model(r->trainer)));
     r->file_bytes = (4 + 3 * (r->v.train.ema > 0 ? 16 : 12)) * parameters;
     if (r->v.dry_run) return cli_folder_can_be_used(r->v.output);
-    return cli_prepare_folder(r->v.output) && cli_folder_has_room(r->v.output, (int64_t)r->file_bytes);
+    return cli_prepare_folder(r->v.output) && cli_lock_folder(r->v.output) &&
+           cli_folder_has_room(r->v.output, (int64_t)r->file_bytes);
 }
 
 // ---- all of it ----
@@ -102,8 +103,11 @@ int cli_run_prepare(run *r) {
     drop_short_held_out(r);
     bool shape_known = !checkpoint && !from; // else it is in the file
     if (shape_known && !check_memory(r)) return CLI_FAILED;
-    if (!make_trainer(r, checkpoint, from))
+    if (!make_trainer(r, checkpoint, from)) {
+        if (checkpoint && hst_get_status(r->ctx) == HST_ERROR_VALUE)
+            fprintf(stderr, "note: --val, --val-split and --unknown have to be as they were\n");
         return cli_failure(r->ctx, !shape_known || hst_get_status(r->ctx) == HST_ERROR_VALUE);
+    }
     if (!shape_known && !check_memory(r)) return CLI_FAILED;
     if (!check_folder(r)) return CLI_FAILED;
     cli_guard_run(); // from here on a signal finds something to lose

@@ -156,7 +156,7 @@ bool cli_train_options_fit(const cli_train_values *v) {
         cli_error("--resume takes the run's settings; leave the others out");
     else if (v->resume && !cli_folder_in_use(v->output))
         cli_error("%s: holds no run to go on with", v->output);
-    else if (!v->resume && !v->dry_run && cli_folder_in_use(v->output) && !v->force)
+    else if (!v->resume && cli_folder_in_use(v->output) && !v->force)
         cli_error("%s: holds a run already; --resume goes on with it, --force starts over, -o names another folder",
                   v->output);
     else
