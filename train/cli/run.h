@@ -1,4 +1,5 @@
-// run.h: one call of `halfstep train`, for the files it is made of: train.c reports, prepare.c reads and checks.
+// run.h: one call of `halfstep train`, for the files it is made of: report.c tells, prepare.c reads and checks,
+// dry_run.c tries, train.c runs.
 #ifndef CLI_RUN_H
 #define CLI_RUN_H
 
@@ -26,6 +27,9 @@ void cli_run_warn(run *r, const char *message);
 
 // Notes what has been planned, and prints it.
 void cli_run_take_plan(run *r, const hst_progress *p);
+// The log's first line and its last: how it ended ("done"), and the error, or NULL.
+void cli_run_log_start(run *r);
+void cli_run_log_end(run *r, const char *result, const char *error);
 
 // A few steps of a prepared run without its folder, and what all of it would take; the exit code.
 int cli_dry_run(run *r);

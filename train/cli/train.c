@@ -1,5 +1,5 @@
 // train.c: `halfstep train`: texts in, a run folder out. The training itself is the library's (train/train.h), its
-// options are in train_options.c, the checks before it in prepare.c; here is what people and programs get to see of it.
+// options are in train_options.c, the checks before it in prepare.c, what is told of it in report.c.
 #include "train/cli/folder.h"
 #include "train/cli/plot.h"
 #include "train/cli/png.h"
@@ -17,94 +17,12 @@
 
 // ---- what is told while it runs ----
 
-void cli_run_warn(run *r, const char *message) {
-    cli_progress_leave(&r->progress);
-    cli_warning("%s", message);
-    json_object json;
-    if (!cli_log_begin(&r->log, "warn", &json)) return;
-    json_integer(&json, "step", r->now.step);
-    json_text(&json, "message", message);
-    cli_log_end(&r->log, &json);
-}
-
 static void on_library_message(int level, const char *message, void *user) {
     const run *r = user;
     if (level == HST_LOG_WARNING)
         cli_run_warn(user, message);
     else if (!r->v.quiet)
         fprintf(stderr, "note: %s\n", message);
-}
-
-static void print_plan(const run *r) {
-    const hst_train_options *o = &r->v.train;
-    const char *unit = hst_tokenizer_unit(r->tokenizer);
-    int64_t symbols = hst_corpus_symbols(r->text).count;
-    double read = (double)o->steps * (double)o->accumulate * (double)o->batch * (double)o->length;
-    char spent[32], several[32] = "";
-    if (o->accumulate > 1) snprintf(several, sizeof several, "%" PRId64 " x ", o->accumulate);
-    fprintf(stderr, "model: %" PRId64 " parameters, %d layers of %" PRId64 ", %" PRId64 " %ss, seed %" PRIu64 "\n",
-            r->now.parameters, o->layers, o->hidden, hst_tokenizer_size(r->tokenizer), unit, o->seed);
-    fprintf(stderr, "text:  %" PRId64 " bytes to learn from, %" PRId64 " held out", hst_corpus_size(r->text),
-            hst_corpus_size(r->held_out));
-    if (symbols != hst_corpus_size(r->text)) fprintf(stderr, "; %" PRId64 " %ss", symbols, unit);
-    fprintf(stderr, "\nplan:  %" PRId64 " steps of %s%" PRId64 " x %" PRId64 " %ss, %.3g epochs", o->steps, several,
-            o->batch, o->length, unit, read / (double)symbols);
-    if (o->seconds > 0)
-        fprintf(stderr, ", about %s (--steps %" PRId64 " --eval-every %" PRId64 " repeats it)",
-                cli_format_duration(o->seconds, spent, sizeof spent), o->steps, o->eval_every);
-    fprintf(stderr, "\nfiles: %.1f MB in %s, saved ", (double)r->file_bytes / 1e6, r->v.output);
-    if (o->save_every > 0)
-        fprintf(stderr, "every %" PRId64 " steps\n", o->save_every);
-    else
-        fprintf(stderr, "after evaluations, every %" PRId64 " steps but at most once a minute\n", o->eval_every);
-    fprintf(stderr, "with:  %d threads, %s kernels, %.1f MB of memory\n", hst_thread_count(r->ctx), hst_isa(r->ctx),
-            (double)r->memory_bytes / 1e6);
-}
-
-void cli_run_take_plan(run *r, const hst_progress *p) {
-    r->now = *p;
-    r->v.train.steps = p->steps;
-    r->v.train.eval_every = p->eval_every;
-    r->progress.tokens = (double)(r->v.train.accumulate * r->v.train.batch * r->v.train.length);
-    if (!r->v.quiet) print_plan(r);
-}
-
-static void log_start(run *r) {
-    char now[32], texts[PATH_MAX] = "", sum[65];
-    time_t clock = time(NULL);
-    struct tm utc;
-    json_object json;
-    if (!cli_log_begin(&r->log, "start", &json)) return;
-    hst_corpus_sha256(r->text, sum);
-    strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&clock, &utc));
-    for (int i = 0, n = 0; i < r->texts && n < PATH_MAX; i++)
-        n += snprintf(texts + n, (size_t)(PATH_MAX - n), "%s%s", i ? " " : "", r->paths[i]);
-    json_text(&json, "version", hst_version());
-    json_text(&json, "began", now);
-    json_text(&json, "isa", hst_isa(r->ctx));
-    json_integer(&json, "threads", hst_thread_count(r->ctx));
-    json_text(&json, "text", texts);
-    json_text(&json, "text_sha256", sum);
-    json_text(&json, "symbol", hst_tokenizer_unit(r->tokenizer));
-    json_integer(&json, "vocabulary", hst_tokenizer_size(r->tokenizer));
-    json_integer(&json, "text_bytes", hst_corpus_size(r->text));
-    json_integer(&json, "held_out_bytes", r->held_out ? hst_corpus_size(r->held_out) : 0);
-    json_integer(&json, "parameters", r->now.parameters);
-    cli_options_json(&json, cli_train_options, &r->v);
-    cli_log_end(&r->log, &json);
-}
-
-static void log_end(run *r, const char *result, const char *error) {
-    json_object json;
-    if (!cli_log_begin(&r->log, "end", &json)) return;
-    json_text(&json, "result", result);
-    json_integer(&json, "step", r->now.step);
-    json_real(&json, "seconds", r->now.seconds);
-    json_real(&json, "smooth_loss", r->now.smooth_loss);
-    json_real(&json, "validation", r->now.validation);
-    json_real(&json, "best", r->now.best);
-    if (error) json_text(&json, "error", error);
-    cli_log_end(&r->log, &json);
 }
 
 // The first step, about a thousand evenly spaced ones, the last.
@@ -123,7 +41,7 @@ static bool on_progress(const hst_progress *p, void *user) {
     switch (p->event) {
     case HST_EVENT_PLAN:
         cli_run_take_plan(r, p);
-        log_start(r);
+        cli_run_log_start(r);
         if (r->v.common.unsafe) cli_run_warn(r, UNSAFE);
         break;
     case HST_EVENT_STEP:
@@ -185,7 +103,7 @@ static void draw_losses(const run *r) {
 }
 
 static int finish_stopped(run *r, int number) {
-    log_end(r, "stopped", NULL);
+    cli_run_log_end(r, "stopped", NULL);
     const char *name = number == SIGTERM ? "SIGTERM" : "SIGINT";
     if (!r->saved)
         fprintf(stderr, "stopped by %s before there was anything to save\n", name);
@@ -207,7 +125,7 @@ static int finish_stopped(run *r, int number) {
 
 static int finish_failed(run *r) {
     bool diverged = hst_get_status(r->ctx) == HST_ERROR_DIVERGED;
-    log_end(r, diverged ? "diverged" : "failed", hst_error(r->ctx));
+    cli_run_log_end(r, diverged ? "diverged" : "failed", hst_error(r->ctx));
     if (!diverged) return cli_failure(r->ctx, false);
     draw_losses(r);
     cli_error("%s; %s%s", hst_error(r->ctx), r->saved ? "the last good model is in " : "nothing was saved",
@@ -221,7 +139,7 @@ static int train(run *r) {
     cli_progress_leave(&r->progress);
     if (status == HST_CANCELLED && cli_stop_signal()) return finish_stopped(r, cli_stop_signal());
     if (status != HST_OK) return finish_failed(r);
-    log_end(r, "done", NULL);
+    cli_run_log_end(r, "done", NULL);
     draw_losses(r);
     print_result(r);
     return CLI_DONE;
