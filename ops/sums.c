@@ -17,6 +17,7 @@ const hst_sum_row hst_sum_table[] = {
     {"matmul", "da", B, "dy b over N and what repeats a"},
     {"matmul", "db", B, "a dy over M and what repeats b"},
     {"embedding", "dtable", A, "dy of every id that names the row"},
+    {"embedding", "the norm for max_norm", A, "sizes of the row to the power of norm_power"},
     {"layer_norm", "y", A, "x over the row"},
     {"layer_norm", "y", A, "(x - mean)^2 over the row"},
     {"layer_norm", "dx", A, "dy gain over the row"},

@@ -93,6 +93,17 @@ static void embedding_dtable(probe *p) {
     hst_tensor *table = leaf(p, HST_SHAPE(2, 1));
     drive_gradient(p, table, hst_embedding(table, hst_zeros(p->ctx, HST_U8, HST_SHAPE(TERMS))), 1);
 }
+// A row of ones, whose 1-norm is their number n, is cut to half of that: each becomes 1/2, M / (n + 1e-7) rounded.
+static void embedding_norm(probe *p) {
+    hst_embedding_options options = hst_embedding_defaults();
+    options.max_norm = TERMS / 2, options.norm_power = 1;
+    hst_tensor *table = ones(p, HST_SHAPE(1, TERMS));
+    double cut = first_of(hst_embedding_with(table, hst_zeros(p->ctx, HST_U8, HST_SHAPE(1)), &options));
+    p->got = options.max_norm / cut;
+    p->want = p->sizes = p->count = TERMS;
+    p->ulp = ulp_of(p->dtype, cut) / cut * TERMS;
+    p->other = 1e-7;
+}
 static void take_dx(probe *p) {
     hst_tensor *x = leaf(p, HST_SHAPE(1, 2));
     drive_gradient(p, x, hst_take(x, hst_zeros(p->ctx, HST_I32, HST_SHAPE(TERMS)), 1), 1);
@@ -462,6 +473,7 @@ const driven_row driven_rows[] = {
     {"matmul", "da", matmul_da},
     {"matmul", "db", matmul_db},
     {"embedding", "dtable", embedding_dtable},
+    {"embedding", "the norm for max_norm", embedding_norm, .own_terms = T, .f32_is_meant = T},
     {"layer_norm", "y", norm_mean},
     {"layer_norm", "y", norm_variance},
     {"layer_norm", "dx", norm_dx_sum},
