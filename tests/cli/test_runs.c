@@ -272,8 +272,8 @@ Test(cli_runs, a_signal_saves_and_exits_with_its_number) {
 }
 
 #define KILLED                                                                                                         \
-    "--layers", "1", "--hidden", "24", "--batch", "2", "--length", "8", "--steps", "400", "--eval-every", "30",        \
-        "--save-every", "20", "--dropout", "0.1"
+    "--layers", "1", "--hidden", "24", "--batch", "2", "--length", "8", "--steps", "260", "--eval-every", "20",        \
+        "--save-every", "15", "--dropout", "0.1"
 
 static int lines_of(const char *path) {
     char *text = read_file(path, NULL);
@@ -290,7 +290,7 @@ static void expect_same_file(const char *a, const char *b, int trial) {
 
 // Twenty runs, each killed without a chance to save when its log has got to some line, be it of a step, an evaluation
 // or a save, and resumed. An epoch is 112 steps: they end every now and then between two saves, and so do new bests.
-Test(cli_runs, a_killed_run_goes_on_to_the_same_bytes, .timeout = 600) {
+Test(cli_runs, a_killed_run_goes_on_to_the_same_bytes) {
     write_text("text.txt", 2000);
     child c = RUN("train", "text.txt", KILLED, "-o", "straight");
     cr_assert_eq(c.code, 0, "%s", c.err);

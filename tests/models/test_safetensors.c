@@ -32,7 +32,7 @@ static void refused(const char *what, const char *phrase) {
     "\"" name "\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 #define F32(name, shape, offsets) ENTRY(name, "\"F32\"", shape, offsets)
 
-Test(models, safetensors_refuses_bad_headers, .init = set_up, .fini = tear_down, .timeout = 20) {
+Test(models, safetensors_refuses_bad_headers, .init = set_up, .fini = tear_down, .timeout = 30) {
     static const struct {
         const char *header;
         size_t data;
@@ -141,7 +141,7 @@ Test(models, safetensors_refuses_bad_headers, .init = set_up, .fini = tear_down,
     cr_assert_geq(sizeof bad / sizeof *bad, 60);
 }
 
-Test(models, safetensors_refuses_bad_sizes, .init = set_up, .fini = tear_down, .timeout = 20) {
+Test(models, safetensors_refuses_bad_sizes, .init = set_up, .fini = tear_down, .timeout = 30) {
     for (size_t size = 0; size < 8; size++) {
         put_file(path(), "\2\0\0\0\0\0\0", size);
         refused("less than 8 bytes", "of a safetensors file give its header's size");

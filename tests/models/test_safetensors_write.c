@@ -83,7 +83,7 @@ Test(models, safetensors_writes_golden_bytes, .init = set_up, .fini = tear_down)
 }
 
 // A bit that changes anywhere is found: in the data and the metadata by the sum, elsewhere by the rules.
-Test(models, safetensors_notices_every_bit, .init = set_up, .fini = tear_down, .timeout = 60) {
+Test(models, safetensors_notices_every_bit, .init = set_up, .fini = tear_down, .timeout = 30) {
     static const float data[8] = {1, -2, 3.5f, 0, 0.25f, 1e-3f, 7, 8};
     const hst_entry entries[] = {{"w", HST_F32, 2, {2, 3}, data, 24}, {"b", HST_F32, 1, {2}, data + 6, 8}};
     const char *const metadata[] = {"halfstep.config", "{\"hidden\":256}"};
@@ -155,7 +155,7 @@ static size_t small_file(char *bytes, size_t size) {
     return get_file(in_folder("file"), bytes, size);
 }
 
-Test(models, safetensors_refuses_every_truncation, .init = set_up, .fini = tear_down, .timeout = 20) {
+Test(models, safetensors_refuses_every_truncation, .init = set_up, .fini = tear_down, .timeout = 30) {
     char bytes[512];
     size_t size = small_file(bytes, sizeof bytes);
     for (size_t cut = 0; cut < size; cut++) {
@@ -166,7 +166,7 @@ Test(models, safetensors_refuses_every_truncation, .init = set_up, .fini = tear_
 }
 
 // A flipped bit may turn a name or a number into another; it must never turn into anything worse than a refusal.
-Test(models, safetensors_survives_every_flipped_bit, .init = set_up, .fini = tear_down, .timeout = 20) {
+Test(models, safetensors_survives_every_flipped_bit, .init = set_up, .fini = tear_down, .timeout = 30) {
     char bytes[512];
     size_t size = small_file(bytes, sizeof bytes);
     int opened = 0;
