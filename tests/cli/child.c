@@ -207,3 +207,15 @@ const char *json_value(const char *lines, const char *event, const char *key) {
     }
     return NULL;
 }
+
+child train_tiny(void) {
+    write_text("text.txt", 2000);
+    child c = RUN("train", "text.txt", TINY, "--steps", "5");
+    cr_assert_eq(c.code, 0, "%s", c.err);
+    return c;
+}
+
+void expect_loadable(const char *model) {
+    child c = RUN("info", model);
+    cr_assert(c.code == 0 && strstr(c.out, "layers        1") && strstr(c.out, "embedding_layer.weight"), "%s", c.err);
+}

@@ -43,4 +43,9 @@ char *read_file(const char *path, size_t *count); // with a NUL behind it, until
 bool is_json_lines(const char *text);
 const char *json_value(const char *lines, const char *event, const char *key);
 
+// A run of five steps of a very small model on text.txt, into text.run; and whether a model file is one of it.
+#define TINY "--layers", "1", "--hidden", "16", "--batch", "2", "--length", "8"
+child train_tiny(void);
+void expect_loadable(const char *model);
+
 #endif

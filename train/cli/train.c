@@ -11,9 +11,6 @@
 #include <limits.h>
 #include <math.h>
 #include <signal.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 // ---- what is told while it runs ----
 
