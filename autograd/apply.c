@@ -1,5 +1,6 @@
 // apply.c: the dispatcher. Every operation goes through hst_apply: checked, shaped, allocated, computed, recorded.
 #include <string.h>
+#include "autograd/casts.h"
 #include "autograd/tape.h"
 
 static bool is_optional(const char *input) { return input[strlen(input) - 1] == '?'; }
@@ -48,6 +49,7 @@ static bool make_outputs(hst_call *call) {
     hst_type types[HST_MAX_OUTPUTS];
     for (int i = 0; i < HST_MAX_OUTPUTS; i++) types[i] = (hst_type){.rank = -1};
     if (!call->op->shape(call, types)) return false;
+    hst_cast_outputs(call, types);
     if (call->op->view) return (call->out[0] = call->op->view(call, &types[0])) != NULL;
     for (int i = 0; i < HST_MAX_OUTPUTS; i++)
         if (types[i].rank >= 0 && !(call->out[i] = hst_new(call->ctx, types[i].dtype, types[i].rank, types[i].shape)))
@@ -73,10 +75,9 @@ hst_tensor *hst_apply(const hst_op *op, hst_tensor *const *in, const void *attri
     for (int i = 0; out && i < HST_MAX_OUTPUTS; i++) out[i] = NULL;
     hst_context *ctx = find_context(op, in);
     if (!ctx || !check_arguments(ctx, op, in)) return NULL;
-    hst_call call = {.op = op, .ctx = ctx, .recording = hst_wants_gradient(op, in)};
+    hst_call call = {.op = op, .ctx = ctx, .arguments = in, .recording = hst_wants_gradient(op, in)};
     if (attributes_size) memcpy(call.attributes, attributes, attributes_size);
-    for (int i = 0; i < HST_MAX_INPUTS && op->inputs[i]; i++)
-        if (in[i] && !(call.in[i] = op->takes_strides >> i & 1 ? in[i] : hst_contiguous(in[i]))) return NULL;
+    if (!hst_cast_inputs(&call, in)) return NULL;
     if (!make_outputs(&call) || (call.recording && !hst_record(&call, in))) {
         drop_saved(&call);
         return NULL;

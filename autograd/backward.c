@@ -90,11 +90,12 @@ static bool check_node(const pass *p, const hst_node *node) {
     return true;
 }
 
-// The complete gradient of an output, in the output's dtype: an fp32 sum is rounded here, once.
+// The complete gradient of an output, in the output's dtype: an fp32 sum is rounded here, once. What only shows a leaf
+// hands its gradient on as it is: a weight's gradient is not rounded because operations see the weight in 16 bits.
 static bool finish_output(pass *p, int i, int output, hst_tensor **dy) {
     pending *out = &p->outputs[i][output];
     const hst_type *type = &p->tape->nodes[i]->out_type[output];
-    if (out->sum && out->sum->dtype != type->dtype) {
+    if (out->sum && out->sum->dtype != type->dtype && !p->tape->nodes[i]->shows_leaf) {
         hst_tensor *rounded = new_gradient(p->ctx, type->dtype, type);
         if (!rounded || !hst_copy_tensor(rounded, out->sum, false)) return false;
         hst_unretain(out->sum);
@@ -116,11 +117,12 @@ static bool choose_target(pass *p, const hst_node *node, int k, hst_gradient *dx
         leaf->pass = p->tape->pass;
         if (dx->leaf && !(node->call.op->gives_rows >> k & 1)) return hst_make_dense(dx);
     } else if (from->node) {
-        pending *out = &p->outputs[hst_node_index(p->tape, from->node)][from->output];
+        int maker = hst_node_index(p->tape, from->node);
+        pending *out = &p->outputs[maker][from->output];
         if (!make_own(p, out, &node->in_type[k])) return false;
         *dx = (hst_gradient){.request = out->sum ? HST_ADD : HST_WRITE, .into = out->sum};
         if (out->sum) return true;
-        bool wide = out->uses > 1 && !p->ctx->options.unsafe_accumulation;
+        bool wide = (out->uses > 1 && !p->ctx->options.unsafe_accumulation) || p->tape->nodes[maker]->shows_leaf;
         hst_dtype dtype = wide ? HST_F32 : node->in_type[k].dtype;
         dx->into = out->sum = new_gradient(p->ctx, dtype, &node->in_type[k]);
     }
@@ -201,9 +203,12 @@ static hst_status backward(hst_context *ctx, int count, hst_tensor *const *y, hs
     memset(p.outputs, 0, bytes);
     p.tape->pass++;
     ctx->no_grad++;
+    const hst_region *region = ctx->region; // each node has its own dtypes already
+    ctx->region = NULL;
     int nodes = p.tape->count;
     run(&p, count, y, dy);
     ctx->no_grad--;
+    ctx->region = region;
     for (int i = 0; i < nodes; i++)
         for (int o = 0; o < HST_MAX_OUTPUTS; o++) hst_unretain(p.outputs[i][o].sum); // only after an error
     hst_workspace_free(ctx, p.outputs);

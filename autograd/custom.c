@@ -1,7 +1,7 @@
 // custom.c: operations of the application's own. A registered operation is an hst_op like any other; its functions here
 // hand the call to the application's callbacks, and take care of requests, dtypes and what the callbacks leave behind.
 #include <string.h>
-#include "autograd/op.h"
+#include "autograd/casts.h"
 
 struct hst_operation {
     hst_op op;
@@ -16,6 +16,7 @@ struct hst_custom_call {
     hst_type *types;
     hst_tensor *const *dy;
     hst_tensor *dx[HST_MAX_INPUTS];
+    hst_tensor *results[HST_MAX_OUTPUTS]; // f32, of results that are stored in another dtype
 };
 
 static hst_custom_call seen(hst_call *call) {
@@ -27,14 +28,20 @@ static hst_custom_call seen(hst_call *call) {
 static bool run(hst_custom_call *c, bool (*callback)(hst_custom_call *call), const char *which) {
     hst_context *ctx = c->call->ctx;
     const char *name = c->call->op->name;
-    int floor = ctx->floor, no_grad = ctx->no_grad;
+    int floor = ctx->floor, no_grad = ctx->no_grad, region_floor = ctx->region_floor, regions = ctx->region_depth;
+    const hst_region *region = ctx->region;
     if (hst_scope_begin(ctx) != HST_OK) return hst_scope_end(ctx, NULL), false;
     ctx->floor = ctx->depth;
     ctx->no_grad = no_grad + 1;
+    ctx->region = NULL; // what the callback computes runs in the dtypes that it is given
+    ctx->region_floor = regions;
     bool done = callback(c);
-    if (ctx->depth != ctx->floor || ctx->no_grad != no_grad + 1)
-        hst_fail(ctx, HST_ERROR_STATE, "%s: its %s function must end the scopes and the no-grad regions that it begins",
-                 name, which);
+    if (ctx->depth != ctx->floor || ctx->no_grad != no_grad + 1 || ctx->region_depth != regions)
+        hst_fail(ctx, HST_ERROR_STATE,
+                 "%s: its %s function must end the scopes, no-grad and autocast regions that it begins", name, which);
+    ctx->region = region;
+    ctx->region_floor = region_floor;
+    ctx->region_depth = regions;
     ctx->too_deep = 0;
     while (ctx->depth > ctx->floor) hst_scope_end(ctx, NULL);
     ctx->floor = floor;
@@ -45,36 +52,76 @@ static bool run(hst_custom_call *c, bool (*callback)(hst_custom_call *call), con
     return ctx->status == HST_OK;
 }
 
+// The dtype in which a result with a rule is stored.
+static hst_dtype stored(const hst_call *call, const hst_custom_op *record, int rule) {
+    if (rule >= HST_AS_ARGUMENT(0)) {
+        hst_dtype given = call->given[rule - HST_AS_ARGUMENT(0)];
+        return hst_is_float(given) ? given : HST_F32;
+    }
+    if (rule >= HST_WIDEST_GROUP(0)) return hst_widest(call, hst_cast_group(record->casts, rule));
+    return rule == HST_CAST_LOWER ? call->lower : HST_F32;
+}
+
 static bool shape(hst_call *call, hst_type *out) {
     hst_custom_call c = seen(call);
+    const hst_custom_op *record = &c.operation->record;
     c.types = out;
-    if (!run(&c, c.operation->record.shape, "shape")) return false;
-    for (int i = 0; i < HST_MAX_OUTPUTS && call->op->outputs[i]; i++)
+    if (!run(&c, record->shape, "shape")) return false;
+    for (int i = 0; i < HST_MAX_OUTPUTS && call->op->outputs[i]; i++) {
         if (out[i].rank < 0)
             return hst_fail(call->ctx, HST_ERROR_STATE, "%s: its shape function did not set result %s", call->op->name,
                             call->op->outputs[i]),
                    false;
+        if (record->results[i] != HST_CAST_NONE) out[i].dtype = stored(call, record, record->results[i]);
+    }
+    return true;
+}
+
+// Result i as the callbacks see it: with a rule it is f32, and rounded behind them.
+static bool is_seen_in_f32(const hst_custom_call *c, int i) {
+    return c->operation->record.results[i] != HST_CAST_NONE && c->call->out[i]->dtype != HST_F32;
+}
+
+static bool compute(hst_custom_call *c) {
+    hst_call *call = c->call;
+    for (int i = 0; i < HST_MAX_OUTPUTS && call->op->outputs[i]; i++) {
+        const hst_tensor *out = c->results[i] = call->out[i];
+        if (is_seen_in_f32(c, i) && !(c->results[i] = hst_new(call->ctx, HST_F32, out->rank, out->shape))) return false;
+    }
+    if (!run(c, c->operation->record.forward, "forward")) return false;
+    for (int i = 0; i < HST_MAX_OUTPUTS && call->op->outputs[i]; i++)
+        if (c->results[i] != call->out[i] && !hst_copy_tensor(call->out[i], c->results[i], false)) return false;
     return true;
 }
 
 static bool forward(hst_call *call) {
     hst_custom_call c = seen(call);
-    return run(&c, c.operation->record.forward, "forward");
+    hst_scope_begin(call->ctx); // what was computed in f32 goes as soon as it is rounded
+    bool done = compute(&c);
+    hst_scope_end(call->ctx, NULL);
+    return done;
 }
 
-// The callback writes each gradient into f32 of its own, or into the target itself where that comes to the same.
+// The callback writes each gradient into a buffer of its own, or into the target itself where that comes to the same.
 static bool backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *dx) {
     hst_custom_call c = seen(call);
-    c.dy = dy;
+    const hst_custom_op *record = &c.operation->record;
+    hst_tensor *seen_dy[HST_MAX_OUTPUTS];
+    for (int i = 0; i < HST_MAX_OUTPUTS; i++) {
+        bool ruled = record->results[i] != HST_CAST_NONE;
+        seen_dy[i] = ruled ? hst_in_dtype(dy[i], HST_F32) : dy[i];
+        c.results[i] = ruled ? hst_in_dtype(call->out[i], HST_F32) : call->out[i];
+    }
+    c.dy = seen_dy;
     for (int i = 0; i < HST_MAX_INPUTS; i++) {
         if (dx[i].request == HST_NULL) continue;
         hst_tensor *into = dx[i].into;
-        bool direct = dx[i].request == HST_WRITE && into->dtype == HST_F32;
-        c.dx[i] = direct ? into : hst_zeros(call->ctx, HST_F32, into->rank, into->shape);
+        bool direct = dx[i].request == HST_WRITE && into->dtype == record->accumulator;
+        c.dx[i] = direct ? into : hst_zeros(call->ctx, record->accumulator, into->rank, into->shape);
         if (!c.dx[i]) return false;
-        if (direct) memset(hst_raw(into), 0, (size_t)hst_count(into) * hst_dtype_size(HST_F32));
+        if (direct) memset(hst_raw(into), 0, (size_t)hst_count(into) * hst_dtype_size(into->dtype));
     }
-    if (!run(&c, c.operation->record.backward, "backward")) return false;
+    if (!run(&c, record->backward, "backward")) return false;
     for (int i = 0; i < HST_MAX_INPUTS; i++)
         if (c.dx[i] && c.dx[i] != dx[i].into && !hst_copy_tensor(dx[i].into, c.dx[i], dx[i].request == HST_ADD))
             return false;
@@ -87,6 +134,36 @@ static int count_names(const char *const *names, int most) {
     int count = 0;
     while (count < most && names[count]) count++;
     return count;
+}
+
+static bool is_group(int rule) { return rule >= HST_WIDEST_GROUP(0) && rule < HST_WIDEST_GROUP(8); }
+
+static bool check_rules(hst_context *ctx, const hst_custom_op *op) {
+    int inputs = count_names(op->inputs, HST_MAX_INPUTS);
+    for (int i = 0; i < HST_MAX_INPUTS; i++) {
+        int rule = op->casts[i];
+        if (rule == HST_CAST_NONE || rule == HST_CAST_LOWER || rule == HST_CAST_F32 || is_group(rule)) continue;
+        return hst_fail(ctx, HST_ERROR_VALUE,
+                        "hst_register: rule %d for argument %d of %s; HST_CAST_NONE, HST_CAST_LOWER, HST_CAST_F32 or "
+                        "HST_WIDEST_GROUP(0 to 7) is needed",
+                        rule, i, op->name),
+               false;
+    }
+    for (int i = 0; i < HST_MAX_OUTPUTS; i++) {
+        int rule = op->results[i];
+        bool argument = rule >= HST_AS_ARGUMENT(0) && rule < HST_AS_ARGUMENT(inputs);
+        bool joins = is_group(rule) && hst_cast_group(op->casts, rule);
+        if (rule == HST_CAST_NONE || rule == HST_CAST_LOWER || rule == HST_CAST_F32 || argument || joins) continue;
+        return hst_fail(ctx, HST_ERROR_VALUE,
+                        "hst_register: rule %d for result %d of %s; HST_CAST_NONE, HST_CAST_LOWER, HST_CAST_F32, the "
+                        "HST_WIDEST_GROUP of an argument or HST_AS_ARGUMENT(0 to %d) is needed",
+                        rule, i, op->name, inputs - 1),
+               false;
+    }
+    if (op->accumulator == HST_F32 || op->accumulator == HST_F64) return true;
+    hst_fail(ctx, HST_ERROR_DTYPE, "hst_register: %s accumulates in %s; HST_F32 or HST_F64 is needed", op->name,
+             hst_dtype_name(op->accumulator));
+    return false;
 }
 
 static bool check(hst_context *ctx, const hst_custom_op *op) {
@@ -102,6 +179,7 @@ static bool check(hst_context *ctx, const hst_custom_op *op) {
         if (!*op->inputs[i])
             return hst_fail(ctx, HST_ERROR_VALUE, "hst_register: the name of argument %d of %s is empty", i, name),
                    false;
+    if (!check_rules(ctx, op)) return false;
     if (op->attributes_size <= HST_MAX_ATTRIBUTES) return true;
     hst_fail(ctx, HST_ERROR_VALUE, "hst_register: %s has %zu bytes of attributes; at most %d are copied with a call",
              name, op->attributes_size, HST_MAX_ATTRIBUTES);
@@ -135,7 +213,7 @@ const hst_operation *hst_register(hst_context *ctx, const hst_custom_op *op) {
     *made = (hst_operation){.ctx = ctx,
                             .record = record,
                             .op = {.name = copy_name(&names, record.name),
-                                   .cast = HST_CAST_NONE,
+                                   .casts = made->record.casts,
                                    .reads_inputs = record.reads_inputs,
                                    .reads_outputs = record.reads_outputs,
                                    .constants = record.constants,
@@ -203,7 +281,7 @@ hst_tensor *hst_custom_output(hst_custom_call *c, int i) {
     if (c->dy && !(op->reads_outputs >> i & 1))
         hst_fail(c->call->ctx, HST_ERROR_STATE, "%s: backward reads result %s without reads_outputs having its bit",
                  op->name, op->outputs[i]);
-    return c->call->out[i];
+    return c->results[i];
 }
 
 bool hst_custom_set_output(hst_custom_call *c, int i, hst_dtype dtype, int rank, const int64_t *extents) {

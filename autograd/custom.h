@@ -34,6 +34,15 @@
 extern "C" {
 #endif
 
+// What mixed precision does with an operation, and with an argument or a result of an application's own.
+typedef enum hst_cast_class {
+    HST_CAST_NONE,   // it stays in the dtype that it has
+    HST_CAST_LOWER,  // the 16-bit type of the region; outside a region it stays as it is
+    HST_CAST_F32,    // fp32
+    HST_CAST_WIDEST, // the widest dtype among the arguments; f16 and bf16 make f32
+    HST_CAST_BANNED  // refused where an argument has 16 bits: the sentence says what to use instead
+} hst_cast_class;
+
 enum { HST_CUSTOM_INPUTS = 8, HST_CUSTOM_OUTPUTS = 2, HST_CUSTOM_SAVED = 2, HST_CUSTOM_ATTRIBUTES = 80 };
 
 typedef struct hst_custom_call hst_custom_call; // one application of an operation
@@ -50,10 +59,22 @@ typedef struct hst_custom_op {
     unsigned constants;     // bit i: input i never has a gradient; integers have none anyway
     void *user;             // hst_custom_user; must outlive the context
 
+    // Mixed precision. The callbacks see an argument in the dtype that its rule says, inside regions and outside:
+    // HST_CAST_NONE, _LOWER, _F32, or HST_WIDEST_GROUP(n), the widest dtype among all arguments of group n. Its
+    // gradient goes to what was given, in the dtype of that. A result with a rule is stored as the rule says, and the
+    // callbacks see it and its gradient in f32: HST_CAST_LOWER (outside regions f32), HST_CAST_F32, HST_WIDEST_GROUP(n)
+    // or HST_AS_ARGUMENT(i), the dtype in which argument i was given. One with HST_CAST_NONE has the dtype that shape
+    // gave it.
+    int casts[HST_CUSTOM_INPUTS], results[HST_CUSTOM_OUTPUTS];
+    hst_dtype accumulator; // of the gradients that backward fills: HST_F32 or, for long sums, HST_F64
+
     bool (*shape)(hst_custom_call *call);    // checks the arguments and calls hst_custom_set_output for each output
     bool (*forward)(hst_custom_call *call);  // fills the outputs
     bool (*backward)(hst_custom_call *call); // fills the wanted input gradients; NULL: refused if one is wanted
 } hst_custom_op;
+
+#define HST_WIDEST_GROUP(n) (16 + (n)) // n from 0 to 7
+#define HST_AS_ARGUMENT(i) (32 + (i))
 
 // Registers an operation with a context. NULL after recording an error: HST_ERROR_VALUE for a record that lacks
 // something or has too much.
@@ -70,8 +91,8 @@ HST_API hst_context *hst_custom_context(const hst_custom_call *call);
 HST_API void *hst_custom_user(const hst_custom_call *call);
 HST_API const void *hst_custom_attributes(const hst_custom_call *call); // aligned to 8 bytes
 
-// Argument i, contiguous, in the dtype it was given; NULL for an optional one that was not. In backward it is there if
-// reads_inputs says so, and otherwise an error.
+// Argument i, contiguous, in the dtype of its rule; NULL for an optional one that was not given. In backward it is
+// there if reads_inputs says so, and otherwise an error.
 HST_API hst_tensor *hst_custom_input(hst_custom_call *call, int i);
 
 // Result i: in forward to be filled, in backward what it was, if reads_outputs says so (otherwise an error).
@@ -92,11 +113,12 @@ HST_API hst_tensor *hst_custom_save(hst_custom_call *call, int slot, hst_dtype d
 
 HST_API hst_tensor *hst_custom_saved(hst_custom_call *call, int slot); // what forward saved there, or NULL
 
-// dy of result i, complete, in its dtype; NULL, which means zero, if the loss does not depend on it.
+// dy of result i, complete, in the dtype in which the result is seen; NULL, which means zero, if the loss does not
+// depend on it.
 HST_API hst_tensor *hst_custom_output_gradient(hst_custom_call *call, int i);
 
-// Where to put dx of argument i: f32, contiguous, of its shape, holding zeros; NULL if nobody wants it. The library
-// adds it to what there is and rounds it to where it goes.
+// Where to put dx of argument i: in the accumulator's dtype, contiguous, of its shape, holding zeros; NULL if nobody
+// wants it. The library adds it to what there is and rounds it to where it goes.
 HST_API hst_tensor *hst_custom_input_gradient(hst_custom_call *call, int i);
 
 #ifdef __cplusplus

@@ -1,14 +1,15 @@
 // op.h: how an operation is made. One file in ops/ holds an hst_op record and its public function; the record is the
 // only thing that the dispatcher, the tape, the documentation and the sweeps of the tests know about it.
 //
-// Dispatch (hst_apply): arguments and contexts checked -> shape rule -> outputs allocated -> forward -> recorded, if an
-// argument wants a gradient. An operation without a backward refuses there, not later.
+// Dispatch (hst_apply): arguments and contexts checked -> casts chosen (casts.h) -> shape rule -> outputs allocated ->
+// forward -> recorded, if an argument wants a gradient. An operation without a backward refuses there, not later.
 #ifndef HST_OP_H
 #define HST_OP_H
 
 #include "autograd/autograd.h"
 #include "tensor/backend.h"
 #include "tensor/context.h"
+#include <string.h>
 
 // The limits of an application's operations are the library's.
 enum {
@@ -17,14 +18,6 @@ enum {
     HST_MAX_SAVED = HST_CUSTOM_SAVED,
     HST_MAX_ATTRIBUTES = HST_CUSTOM_ATTRIBUTES
 };
-
-// What mixed precision may do to an operation; amp/README.md says what the classes mean.
-typedef enum hst_cast_class {
-    HST_CAST_NONE,  // runs in the dtypes it is given
-    HST_CAST_LOWER, // in the region's 16-bit type
-    HST_CAST_F32,   // in fp32
-    HST_CAST_WIDEST // in the widest dtype among its arguments
-} hst_cast_class;
 
 typedef struct hst_type {
     hst_dtype dtype;
@@ -38,10 +31,15 @@ typedef struct hst_op hst_op;
 typedef struct hst_call {
     const hst_op *op;
     hst_context *ctx;
-    hst_tensor *in[HST_MAX_INPUTS];
+    hst_tensor *in[HST_MAX_INPUTS]; // as the kernel reads them: cast, contiguous
+    hst_tensor *const *arguments;   // as they were given; not in backward
     hst_tensor *out[HST_MAX_OUTPUTS];
-    hst_tensor *saved[HST_MAX_SAVED];                         // made by forward for backward (hst_call_save)
-    bool recording;                                           // backward may come: save what it needs
+    hst_tensor *saved[HST_MAX_SAVED]; // made by forward for backward (hst_call_save)
+    bool recording;                   // backward may come: save what it needs
+    hst_dtype
+        lower; // mixed precision: operands are rounded to this dtype (f16, bf16); HST_F32: they are taken as they are
+    hst_cast_class cast;                                      // what the region asks of the operation
+    hst_dtype given[HST_MAX_INPUTS];                          // of in[i], before any cast
     _Alignas(8) unsigned char attributes[HST_MAX_ATTRIBUTES]; // the op's own struct of options
 } hst_call;
 
@@ -57,12 +55,16 @@ struct hst_op {
     const char *name;
     const char *inputs[HST_MAX_INPUTS]; // argument names for error sentences; "bias?" is optional
     const char *outputs[HST_MAX_OUTPUTS];
-    hst_cast_class cast;
     unsigned reads_inputs;  // bit i: backward reads in[i]; the others are NULL there
     unsigned reads_outputs; // bit i: backward reads out[i]
     unsigned constants;     // bit i: in[i] never has a gradient (a mask); integers never have one anyway
     unsigned gives_rows;    // bit i: the gradient of in[i] may be row-sparse
     unsigned takes_strides; // bit i: in[i] may be strided; the others are made contiguous first
+    unsigned lowers;        // bit i: the kernel itself rounds in[i] to call->lower; for the others a copy is made
+    unsigned f32_outputs;   // bit i: out[i] is f32 whatever a region says
+    bool own_dtype;         // its result has a dtype that the call names: no region changes it
+    const char *instead;    // where it is banned: what to use
+    const int *casts;       // rules for each argument instead of the region's op list; NULL: as the list says
 
     // Checks shapes and dtypes, sets out[0..]; false after hst_fail. Output i is made only where out[i].rank >= 0.
     bool (*shape)(hst_call *call, hst_type *out);
@@ -76,6 +78,18 @@ struct hst_op {
 // Applies op to its inputs; returns out[0] (all of them in `out`, if not NULL), or NULL after recording an error.
 hst_tensor *hst_apply(const hst_op *op, hst_tensor *const *in, const void *attributes, size_t attributes_size,
                       hst_tensor **out);
+
+// An autocast region as the dispatcher sees it; amp/autocast.c makes them.
+typedef struct hst_region {
+    hst_dtype lower;     // its 16-bit type; HST_F32: it is off, nothing is cast in it
+    bool recurrence_f32; // sru_recurrence has h in f32, not in `lower`
+    // The class of call->op in this region, whose arguments are `in`; false after recording why it is refused.
+    bool (*class_of)(const struct hst_region *region, const hst_call *call, hst_tensor *const *in,
+                     hst_cast_class *class);
+} hst_region;
+
+// An argument's name in an error sentence, without the "?" of an optional one; for "%.*s".
+#define HST_ARGUMENT(name) (int)strcspn((name), "?"), (name)
 
 // A contiguous tensor that lives as long as the call: saved[slot].
 hst_tensor *hst_call_save(hst_call *call, int slot, hst_dtype dtype, int rank, const int64_t *shape);

@@ -209,6 +209,7 @@ bool hst_record(const hst_call *call, hst_tensor *const *in) {
     hst_node *node = tape && grow(ctx, tape) ? hst_allocate(ctx, sizeof *node, HST_WORKSPACE) : NULL;
     if (!node) return false;
     *node = (hst_node){.id = ++tape->last_id, .depth = ctx->depth, .call = *call};
+    node->call.arguments = NULL;
     for (int i = 0; i < HST_MAX_INPUTS; i++) {
         node->call.in[i] = NULL;
         record_input(node, call, i, call->op->inputs[i] ? in[i] : NULL);
@@ -225,6 +226,8 @@ bool hst_record(const hst_call *call, hst_tensor *const *in) {
         node->call.out[i] = hst_retain(out);
         node->out_version[i] = out->storage->version;
     }
+    const hst_node *source = hst_find_node(tape, node->from[0].node);
+    node->shows_leaf = call->op->view && (node->from[0].leaf || (source && source->shows_leaf));
     tape->nodes[tape->count++] = node;
     return true;
 }

@@ -4,10 +4,6 @@
 #define HST_TAPE_H
 
 #include "autograd/op.h"
-#include <string.h>
-
-// An argument's name in an error sentence, without the "?" of an optional one; for "%.*s".
-#define HST_ARGUMENT(name) (int)strcspn((name), "?"), (name)
 
 // Where the gradient of a node's input goes: to an output of an earlier node, to a leaf, or (both zero) nowhere.
 typedef struct hst_origin {
@@ -18,9 +14,10 @@ typedef struct hst_origin {
 
 typedef struct hst_node {
     uint64_t id;
-    int depth;     // of the scope it belongs to
-    bool used;     // backward has been here and let go of what was saved
-    hst_call call; // inputs and outputs that backward does not read are NULL
+    int depth;       // of the scope it belongs to
+    bool used;       // backward has been here and let go of what was saved
+    bool shows_leaf; // its result is a view of a leaf
+    hst_call call;   // inputs and outputs that backward does not read are NULL
     hst_origin from[HST_MAX_INPUTS];
     hst_type in_type[HST_MAX_INPUTS], out_type[HST_MAX_OUTPUTS]; // rank -1: not there
     uint32_t in_version[HST_MAX_INPUTS], out_version[HST_MAX_OUTPUTS];

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 #include "models/language_model.h"
+#include "ops/table.h"
 
 static bool check(hst_context *ctx, const hst_lm_config *c) {
     if (c->vocabulary >= 1 && c->hidden >= 1) return true;
@@ -103,7 +104,7 @@ hst_tensor *hst_lm_forward(const hst_lm *m, hst_tensor *ids, hst_tensor *c0, boo
     if (!m) return NULL;
     hst_tensor *x = hst_embedding(m->embedding, ids);
     hst_tensor *h = hst_sru_forward(m->sru, x, c0, NULL, training, c_last);
-    if (m->norm_gain) h = hst_layer_norm(h, m->norm_gain, m->norm_bias, HST_NORM_EPS);
+    if (m->norm_gain) h = hst_norm_for_product(h, m->norm_gain, m->norm_bias, &hst_op_linear);
     if (training) h = hst_dropout(h, m->config.dropout);
     return hst_linear(h, hst_transpose(m->output, 0, 1), m->output_bias);
 }

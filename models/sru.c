@@ -1,8 +1,10 @@
 // sru.c: a stack of SRU layers. A layer's only product is over all time steps at once; what runs through time is cheap.
 #include <math.h>
 #include <string.h>
+#include "amp/autocast.h"
 #include "models/config.h"
 #include "models/sru.h"
+#include "ops/table.h"
 #include "optim/parameter.h"
 
 // ---- sizes ----
@@ -114,6 +116,14 @@ static hst_tensor *transform(const hst_sru *sru, int i, hst_tensor *n, hst_tenso
     return u;
 }
 
+// Its result goes into a product alone: it is stored in the dtype to which the product would round it.
+hst_tensor *hst_norm_for_product(hst_tensor *x, hst_tensor *gain, hst_tensor *bias, const hst_op *product) {
+    if (!x) return NULL;
+    hst_dtype dtype = hst_operand_dtype(x->ctx, product);
+    return dtype == HST_F32 ? hst_layer_norm(x, gain, bias, HST_NORM_EPS)
+                            : hst_layer_norm_as(x, gain, bias, HST_NORM_EPS, dtype);
+}
+
 // Residual first: the skip term goes around norm and dropout, which only the transform sees.
 static hst_tensor *layer_forward(const hst_sru *sru, int i, hst_tensor *x, hst_tensor *c0, hst_tensor *pad,
                                  bool training, hst_tensor *c_last) {
@@ -122,7 +132,7 @@ static hst_tensor *layer_forward(const hst_sru *sru, int i, hst_tensor *x, hst_t
     bool before = config->layer_norm && !config->normalize_after, after = config->layer_norm && !before;
     double dropout = training && i + 1 < config->layers ? config->dropout : 0;
     hst_scope_begin(sru->ctx);
-    hst_tensor *n = before ? hst_layer_norm(x, layer->norm_gain, layer->norm_bias, HST_NORM_EPS) : x;
+    hst_tensor *n = before ? hst_norm_for_product(x, layer->norm_gain, layer->norm_bias, &hst_op_matmul) : x;
     if (training) n = hst_variational_dropout(n, config->rnn_dropout);
     hst_tensor *v, *u = transform(sru, i, n, &v), *mask = NULL, *c = NULL;
     if (u && dropout > 0)

@@ -35,6 +35,9 @@ bool hst_sru_widens_first(const hst_sru_config *config); // there is an input_to
 hst_sru_sizes hst_sru_sizes_of(const hst_sru_config *config, int layer);
 double hst_sru_scale(const hst_sru_config *config); // scale_x
 
+// Layer norm whose result is read by this product alone.
+hst_tensor *hst_norm_for_product(hst_tensor *x, hst_tensor *gain, hst_tensor *bias, const hst_op *product);
+
 // Makes the parameters of a new stack (sru_initial.c).
 void hst_sru_make_layer(hst_sru *sru, hst_parameters *list, int layer);
 void hst_sru_make_input(hst_sru *sru, hst_parameters *list);

@@ -72,7 +72,6 @@ static bool backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *
         .name = #operation,                                                                                            \
         .inputs = {"a", "b"},                                                                                          \
         .outputs = {"y"},                                                                                              \
-        .cast = HST_CAST_WIDEST,                                                                                       \
         .reads_inputs = read,                                                                                          \
         .takes_strides = 1 << A | 1 << B,                                                                              \
         .shape = shape,                                                                                                \

@@ -54,7 +54,6 @@ const hst_op hst_op_cat = {
     .name = "cat",
     .inputs = {"x0", "x1?", "x2?", "x3?", "x4?", "x5?", "x6?", "x7?"},
     .outputs = {"y"},
-    .cast = HST_CAST_WIDEST,
     .takes_strides = (1 << HST_MAX_INPUTS) - 1,
     .shape = cat_shape,
     .forward = cat_forward,

@@ -44,7 +44,6 @@ const hst_op hst_op_dropout = {
     .name = "dropout",
     .inputs = {"x"},
     .outputs = {"y"},
-    .cast = HST_CAST_NONE,
     .shape = shape,
     .forward = forward,
     .backward = backward,

@@ -46,9 +46,10 @@ static bool shape(hst_call *call, hst_type *out) {
     return check_options(call);
 }
 
-// In place and for good, as PyTorch does it: the rows that are read become shorter first.
+// In place and for good, as PyTorch does it: the rows that are read become shorter first, in the table itself, where
+// its shadow is what is read.
 static bool limit_norms(hst_call *call) {
-    hst_tensor *table = call->in[TABLE];
+    hst_tensor *table = call->arguments[TABLE];
     hst_lookup_limit_args l = {.rows = table->shape[0],
                                .width = table->shape[1],
                                .count = hst_count(call->in[IDS]),
@@ -60,7 +61,7 @@ static bool limit_norms(hst_call *call) {
                                .table = hst_target_of(table)};
     if (!call->ctx->backend->lookup_limit(call->ctx, &l)) return false;
     hst_bump(table);
-    return true;
+    return table == call->in[TABLE] || hst_copy_tensor(call->in[TABLE], table, false);
 }
 
 static bool forward(hst_call *call) {
@@ -99,7 +100,6 @@ const hst_op hst_op_embedding = {
     .name = "embedding",
     .inputs = {"table", "ids"},
     .outputs = {"y"},
-    .cast = HST_CAST_NONE,
     .reads_inputs = 1 << IDS,
     .gives_rows = 1 << TABLE,
     .shape = shape,

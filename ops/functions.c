@@ -39,25 +39,24 @@ static bool backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *
     return call->ctx->backend->unary_grad(call->ctx, &u);
 }
 
-#define RECORD(function, class, reads)                                                                                 \
+#define RECORD(function, reads)                                                                                        \
     const hst_op hst_op_##function = {                                                                                 \
         .name = #function,                                                                                             \
         .inputs = {"x"},                                                                                               \
         .outputs = {"y"},                                                                                              \
-        .cast = class,                                                                                                 \
         .reads = 1,                                                                                                    \
         .shape = shape,                                                                                                \
         .forward = forward,                                                                                            \
         .backward = backward,                                                                                          \
     };
-RECORD(sigmoid, HST_CAST_NONE, reads_outputs)
-RECORD(tanh, HST_CAST_NONE, reads_outputs)
-RECORD(relu, HST_CAST_NONE, reads_outputs)
-RECORD(gelu, HST_CAST_NONE, reads_inputs)
-RECORD(exp, HST_CAST_F32, reads_outputs)
-RECORD(log, HST_CAST_F32, reads_inputs)
-RECORD(sqrt, HST_CAST_NONE, reads_outputs)
-RECORD(pow, HST_CAST_F32, reads_inputs)
+RECORD(sigmoid, reads_outputs)
+RECORD(tanh, reads_outputs)
+RECORD(relu, reads_outputs)
+RECORD(gelu, reads_inputs)
+RECORD(exp, reads_outputs)
+RECORD(log, reads_inputs)
+RECORD(sqrt, reads_outputs)
+RECORD(pow, reads_inputs)
 
 static hst_tensor *apply(const hst_op *op, hst_tensor *x, hst_function function, double parameter) {
     attributes a = {.function = function, .parameter = parameter};

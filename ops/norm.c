@@ -9,7 +9,8 @@ enum { X, GAIN, BIAS };
 enum { MEAN, RSTD };
 typedef struct attributes {
     double eps;
-    bool rms;
+    bool rms, names_dtype;
+    hst_dtype dtype; // of y, if it is named
 } attributes;
 
 static bool shape(hst_call *call, hst_type *out) {
@@ -26,6 +27,13 @@ static bool shape(hst_call *call, hst_type *out) {
     int64_t *width = &call->in[X]->shape[x->rank - 1];
     if (!hst_check_shape(call, GAIN, 1, width) || !hst_check_shape(call, BIAS, 1, width)) return false;
     out[0] = hst_type_of(x);
+    if (!a->names_dtype) return true;
+    if (!hst_is_float(a->dtype))
+        return hst_fail(call->ctx, HST_ERROR_DTYPE, "%s: y cannot be %s; f32, f16 or bf16 are possible", call->op->name,
+                        hst_dtype_name(a->dtype)),
+               false;
+    out[0].dtype = a->dtype;
+    call->cast = HST_CAST_NONE; // what a call names is not a region's to choose
     return true;
 }
 
@@ -75,7 +83,6 @@ const hst_op hst_op_layer_norm = {
     .name = "layer_norm",
     .inputs = {"x", "gain?", "bias?"},
     .outputs = {"y"},
-    .cast = HST_CAST_F32,
     .reads_inputs = 1 << X | 1 << GAIN,
     .shape = shape,
     .forward = forward,
@@ -85,7 +92,6 @@ const hst_op hst_op_rms_norm = {
     .name = "rms_norm",
     .inputs = {"x", "gain?"},
     .outputs = {"y"},
-    .cast = HST_CAST_F32,
     .reads_inputs = 1 << X | 1 << GAIN,
     .shape = shape,
     .forward = forward,
@@ -94,6 +100,11 @@ const hst_op hst_op_rms_norm = {
 
 hst_tensor *hst_layer_norm(hst_tensor *x, hst_tensor *gain, hst_tensor *bias, double eps) {
     attributes a = {.eps = eps};
+    return hst_apply(&hst_op_layer_norm, (hst_tensor *[HST_MAX_INPUTS]){x, gain, bias}, &a, sizeof a, NULL);
+}
+
+hst_tensor *hst_layer_norm_as(hst_tensor *x, hst_tensor *gain, hst_tensor *bias, double eps, hst_dtype dtype) {
+    attributes a = {.eps = eps, .names_dtype = true, .dtype = dtype};
     return hst_apply(&hst_op_layer_norm, (hst_tensor *[HST_MAX_INPUTS]){x, gain, bias}, &a, sizeof a, NULL);
 }
 

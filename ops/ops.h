@@ -39,6 +39,10 @@ HST_API hst_tensor *hst_embedding_with(hst_tensor *table, hst_tensor *ids, const
 // variance. x (..., D), gain and bias (D) or NULL.
 HST_API hst_tensor *hst_layer_norm(hst_tensor *x, hst_tensor *gain, hst_tensor *bias, double eps);
 
+// The same with y in f32, f16 or bf16, whatever region it is in: in 16 bits where y goes into a product that would
+// round it anyway, it takes half the memory.
+HST_API hst_tensor *hst_layer_norm_as(hst_tensor *x, hst_tensor *gain, hst_tensor *bias, double eps, hst_dtype dtype);
+
 // RMS norm over the last dimension (Zhang & Sennrich 2019): y = x / sqrt(mean(x^2) + eps) * gain. x (..., D), gain (D)
 // or NULL.
 HST_API hst_tensor *hst_rms_norm(hst_tensor *x, hst_tensor *gain, double eps);
@@ -162,7 +166,22 @@ HST_API hst_tensor *hst_take_with(hst_tensor *x, hst_tensor *ids, int axis, hst_
 // hst_take.
 HST_API hst_tensor *hst_one_hot(hst_tensor *ids, int64_t classes, hst_dtype dtype);
 
-// All operations, one a line: name, what mixed precision may do to it (amp/README.md), arguments and results, into
+// The op lists of mixed precision: what an autocast region (amp/amp.h) does with each operation.
+typedef enum hst_op_list {
+    HST_LIST_HALFSTEP,
+    HST_LIST_TORCH_CUDA, // PyTorch's autocast on CUDA
+    HST_LIST_TORCH_CPU,  // and on CPUs
+    HST_LIST_MXNET_FP16,
+    HST_LIST_MXNET_BF16,
+    HST_LIST_APEX_O1,
+    HST_OP_LISTS // how many there are
+} hst_op_list;
+
+// "halfstep", "torch_cuda", "torch_cpu", "mxnet_fp16", "mxnet_bf16", "apex_o1"; NULL where there is no such list.
+HST_API const char *hst_op_list_name(hst_op_list list);
+HST_API bool hst_op_list_find(const char *name, hst_op_list *list); // false where there is no such name
+
+// All operations, one a line: name, its class in each op list, arguments and results, under a line of titles, into
 // text[size], as snprintf does.
 HST_API size_t hst_op_names(char *text, size_t size);
 

@@ -31,6 +31,14 @@ static bool check_width(hst_call *call, const hst_recurrence *o) {
     return false;
 }
 
+// What the call names; else, in a region, its 16-bit type, or f32 where the region says so; else that of x.
+static hst_dtype dtype_of_h(const hst_call *call, const hst_recurrence *o) {
+    const hst_region *region = call->ctx->region;
+    if (o->names_dtype) return o->dtype;
+    if (region && region->lower != HST_F32) return region->recurrence_f32 ? HST_F32 : region->lower;
+    return (call->in[X] ? call->in[X] : call->in[U])->dtype;
+}
+
 static bool shape(hst_call *call, hst_type *out) {
     const hst_recurrence *o = (const void *)call->attributes;
     const hst_tensor *u = call->in[U];
@@ -50,8 +58,8 @@ static bool shape(hst_call *call, hst_type *out) {
                  hst_dtype_name(call->in[PAD]->dtype));
         return false;
     }
-    hst_dtype dtype = o->names_dtype ? o->dtype : (call->in[X] ? call->in[X] : u)->dtype;
-    out[H] = (hst_type){dtype, 3, {sequence[0], sequence[1], d}};
+    out[H] = (hst_type){dtype_of_h(call, o), 3, {sequence[0], sequence[1], d}};
+    if (o->names_dtype) call->cast = HST_CAST_NONE;
     out[C_LAST] = (hst_type){HST_F32, 2, {sequence[1], d}};
     return true;
 }
@@ -113,9 +121,9 @@ const hst_op hst_op_sru_recurrence = {
     .name = "sru_recurrence",
     .inputs = {"u", "x?", "v?", "v_steps?", "bias", "c0?", "mask?", "pad?"},
     .outputs = {"h", "c_last"},
-    .cast = HST_CAST_NONE,
     .reads_inputs = 0xff,
     .constants = 1 << MASK | 1 << PAD,
+    .f32_outputs = 1 << C_LAST,
     .shape = shape,
     .forward = forward,
     .backward = backward,

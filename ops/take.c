@@ -71,7 +71,6 @@ const hst_op hst_op_take = {
     .name = "take",
     .inputs = {"x", "ids"},
     .outputs = {"y"},
-    .cast = HST_CAST_NONE,
     .reads_inputs = 1 << IDS,
     .gives_rows = 1 << X,
     .shape = take_shape,
@@ -131,7 +130,7 @@ const hst_op hst_op_one_hot = {
     .name = "one_hot",
     .inputs = {"ids"},
     .outputs = {"y"},
-    .cast = HST_CAST_NONE,
+    .own_dtype = true,
     .shape = one_hot_shape,
     .forward = one_hot_forward,
 };

@@ -61,7 +61,6 @@ const hst_op hst_op_where = {
     .name = "where",
     .inputs = {"condition", "a", "b"},
     .outputs = {"y"},
-    .cast = HST_CAST_WIDEST,
     .reads_inputs = 1 << CONDITION,
     .constants = 1 << CONDITION,
     .takes_strides = 1 << CONDITION | 1 << A | 1 << B,

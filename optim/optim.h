@@ -32,6 +32,13 @@ HST_API hst_tensor *hst_parameter_value(const hst_parameters *list, int i);
 HST_API int64_t hst_parameter_elements(const hst_parameters *list); // of all together
 HST_API hst_context *hst_parameters_context(const hst_parameters *list);
 
+// From now on operations see every parameter of the list in `dtype`: HST_F16 or HST_BF16, a shadow of the fp32 master
+// that is rounded again whenever the master has changed, by the optimizer's step in the same pass; or HST_F32, as at
+// first, the master itself. Gradients go to the master, in fp32, and files hold the masters. With no_master the
+// parameters have no other value than the 16-bit one: they are rounded now and after each step, so that updates below
+// half a unit in the last place are lost; it is there to show why masters are. HST_ERROR_DTYPE for other dtypes.
+HST_API hst_status hst_show_parameters(hst_parameters *list, hst_dtype dtype, bool no_master);
+
 // The 2-norm of all gradients together, summed in double. NaN or infinite where a gradient is.
 HST_API double hst_gradient_norm(const hst_parameters *list);
 

@@ -25,6 +25,30 @@ static hst_row_list rows_of(const hst_tensor *w) {
     return (hst_row_list){(const int64_t *)(const void *)hst_raw(w->row_ids), hst_count(w) / w->shape[0]};
 }
 
+// The place of the shadow of w that is kept up to date in the same pass: the one that operations see, or else the first
+// that is; -1 where none is up to date now. A second one, of a program that has regions in f16 and in bf16, is made
+// again when it is asked for.
+static int follower(const hst_tensor *w) {
+    int slot = w->shown == HST_BF16 || !w->shadows[0];
+    return w->shadows[slot] && w->shadow_version[slot] == w->storage->version ? slot : -1;
+}
+
+static hst_rounded rounded(const hst_parameters *list, const hst_tensor *w) {
+    int slot = follower(w);
+    return (hst_rounded){.dtype = slot < 0 ? list->shown : w->shadows[slot]->dtype,
+                         .shadow = slot < 0 ? NULL : hst_raw(w->shadows[slot]),
+                         .round = list->no_master};
+}
+
+// After the update: w has changed, and its follower with it.
+static void bump(hst_tensor *w) {
+    int slot = follower(w);
+    hst_bump(w);
+    if (slot < 0) return;
+    hst_bump(w->shadows[slot]);
+    w->shadow_version[slot] = w->storage->version;
+}
+
 // ---- the update of one parameter ----
 
 // With t = steps, from 1: m and v start at zero and are too small by the factors 1 - b1^t and 1 - b2^t.
@@ -58,6 +82,7 @@ static bool adam_update(hst_optimizer *o, int i, double rate, double factor) {
                        .v = values(o->states[i * MAX_STATES + 1]),
                        .g = hst_source_of(gradient(p->value)),
                        .rows = rows_of(p->value),
+                       .rounded = rounded(o->list, p->value),
                        .factor = factor,
                        .l2 = decoupled ? 0 : decay,
                        .shrink = decoupled ? rate * decay : 0,
@@ -79,6 +104,7 @@ static bool sgd_update(hst_optimizer *o, int i, double rate, double factor) {
                       .m = values(o->states[i * MAX_STATES]),
                       .g = hst_source_of(gradient(p->value)),
                       .rows = rows_of(p->value),
+                      .rounded = rounded(o->list, p->value),
                       .lr = rate,
                       .momentum = o->options.momentum,
                       .decay = p->decays ? o->options.decay : 0,
@@ -197,7 +223,7 @@ hst_status hst_optimizer_step(hst_optimizer *o, double rate, double factor) {
     for (int i = 0; i < o->list->count && ctx->status == HST_OK; i++) {
         if (!gradient(o->list->items[i].value)) continue; // frozen
         kinds[o->options.kind].update(o, i, rate, factor);
-        hst_bump(o->list->items[i].value);
+        bump(o->list->items[i].value);
     }
     return ctx->status;
 }

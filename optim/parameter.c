@@ -1,6 +1,7 @@
 // parameter.c: the list of named parameters, their gradients' norm, clipping.
 #include <math.h>
 #include <string.h>
+#include "autograd/casts.h"
 #include "optim/parameter.h"
 
 hst_parameters *hst_parameters_new(hst_context *ctx) {
@@ -58,6 +59,16 @@ static bool check(hst_parameters *list, const char *name, const hst_tensor *valu
     return false;
 }
 
+// As the list says: operations see the value's shadow, and without a master it has no other value.
+static bool show(const hst_parameters *list, hst_tensor *value) {
+    value->shown = list->shown;
+    if (!list->no_master) return true;
+    hst_tensor *shadow = hst_seen(value);
+    if (!shadow || !hst_copy_tensor(value, shadow, false)) return false;
+    hst_bump(value);
+    return true;
+}
+
 hst_tensor *hst_parameter(hst_parameters *list, const char *name, hst_tensor *value) {
     if (!list || !value || list->ctx->status != HST_OK || !check(list, name, value) || !grow(list)) return NULL;
     char *copy = hst_allocate(list->ctx, strlen(name) + 1, HST_WORKSPACE);
@@ -67,7 +78,20 @@ hst_tensor *hst_parameter(hst_parameters *list, const char *name, hst_tensor *va
     }
     strcpy(copy, name);
     list->items[list->count++] = (hst_parameter_item){copy, hst_retain(value), value->rank >= 2};
-    return value;
+    return show(list, value) ? value : NULL;
+}
+
+hst_status hst_show_parameters(hst_parameters *list, hst_dtype dtype, bool no_master) {
+    if (!list) return HST_ERROR_STATE;
+    hst_context *ctx = list->ctx;
+    if (ctx->status != HST_OK) return ctx->status;
+    if (!hst_is_float(dtype) || (no_master && dtype == HST_F32))
+        return hst_fail(ctx, HST_ERROR_DTYPE, "hst_show_parameters: %s%s; HST_F16, HST_BF16%s is needed",
+                        hst_dtype_name(dtype), no_master ? " without masters" : "", no_master ? "" : " or HST_F32");
+    list->shown = dtype;
+    list->no_master = no_master;
+    for (int i = 0; i < list->count; i++) show(list, list->items[i].value);
+    return ctx->status;
 }
 
 int hst_parameter_count(const hst_parameters *list) {

@@ -15,6 +15,8 @@ struct hst_parameters {
     hst_context *ctx;
     hst_parameter_item *items;
     int count, capacity;
+    hst_dtype shown; // as what operations see the parameters
+    bool no_master;  // and after each update they are rounded to it
 };
 
 // Takes away all but the first `count`, of something that could not be made as a whole.

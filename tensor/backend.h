@@ -334,6 +334,14 @@ typedef struct hst_row_list {
     int64_t width;
 } hst_row_list;
 
+// What follows a parameter w in the same pass: its value rounded to `dtype`, f16 or bf16, which goes to `shadow` (NULL:
+// nowhere) and, with `round`, back into w, for those who train without a master. HST_F32: nothing.
+typedef struct hst_rounded {
+    hst_dtype dtype;
+    void *shadow;
+    bool round;
+} hst_rounded;
+
 // One step of Adam and its kin, whose differences are in the numbers (optim/optimizer.c). With h = factor g + l2 w:
 //     m = b1 m + (1-b1) h      v = b2 v + (1-b2) h^2      w = w - (shrink w + rate m / (scale sqrt(v) + eps))
 // Where it is not `adaptive`, m is not divided.
@@ -344,6 +352,7 @@ typedef struct hst_adam_args {
     double factor, l2, beta1, beta2, shrink, rate, scale, eps;
     bool adaptive;
     hst_row_list rows;
+    hst_rounded rounded;
 } hst_adam_args;
 
 // SGD. With h = factor g + decay w:  m = momentum m + h;  w = w - lr m, or, `nesterov`, w - lr (h + momentum m). m
@@ -355,6 +364,7 @@ typedef struct hst_sgd_args {
     double lr, momentum, decay, factor;
     bool nesterov;
     hst_row_list rows;
+    hst_rounded rounded;
 } hst_sgd_args;
 
 // average = decay average + (1 - decay) w, in double, rounded once: with floats for decay and 1 - decay, which do not

@@ -7,6 +7,8 @@
 typedef struct hst_pool hst_pool;       // pool.c
 typedef struct hst_threads hst_threads; // threads.c
 struct hst_tape;                        // autograd/tape.h
+struct hst_region;                      // autograd/op.h
+struct hst_regions;                     // amp/autocast.c
 
 // A block of elements, shared by a tensor and its views.
 typedef struct hst_storage {
@@ -37,6 +39,9 @@ struct hst_tensor {
     uint64_t pass; // the last backward that wrote grad
     hst_tensor *grad;
     hst_tensor *row_ids, *row_values; // instead of grad, if it is row-sparse: i64 (n), ascending; (n, ...)
+    hst_tensor *shadows[2];           // its values in f16 and bf16, as of shadow_version (autograd/casts.h)
+    uint32_t shadow_version[2];
+    hst_dtype shown; // f16, bf16: operations are given this shadow in its place; HST_F32: the tensor itself
 };
 
 typedef struct hst_scope {
@@ -66,6 +71,9 @@ struct hst_context {
     void (*closing)(hst_context *ctx);
     int no_grad;
     bool anomaly;
+    const struct hst_region *region; // the innermost autocast region; NULL: none
+    struct hst_regions *regions;
+    int region_depth, region_floor; // regions up to the floor cannot end now, as scopes
 };
 
 // ---- pool.c: size classes, free lists, statistics ----
@@ -94,8 +102,9 @@ void hst_threads_run(hst_threads *team, int64_t tasks, void (*body)(void *arg, i
 hst_tensor *hst_new(hst_context *ctx, hst_dtype dtype, int rank, const int64_t *shape);
 // A tensor over t's storage; it belongs to the innermost scope.
 hst_tensor *hst_view(hst_tensor *t, int rank, const int64_t *shape, const int64_t *stride, int64_t offset);
-hst_tensor *hst_contiguous(hst_tensor *t); // t itself, or a copy in the innermost scope
-hst_tensor *hst_own(hst_tensor *t);        // a tensor just made leaves its scope; the caller has its one reference
+hst_tensor *hst_contiguous(hst_tensor *t);                // t itself, or a copy in the innermost scope
+hst_tensor *hst_in_dtype(hst_tensor *t, hst_dtype dtype); // t itself, or a contiguous copy; NULL for NULL
+hst_tensor *hst_own(hst_tensor *t); // a tensor just made leaves its scope; the caller has its one reference
 bool hst_copy_tensor(hst_tensor *to, const hst_tensor *from, bool add); // same shape, any dtypes and strides
 hst_tensor *hst_retain(hst_tensor *t); // the library's own references, beside hst_keep's
 void hst_unretain(hst_tensor *t);      // NULL is accepted

@@ -33,6 +33,7 @@ void hst_unretain(hst_tensor *t) {
     hst_unretain(t->grad);
     hst_unretain(t->row_ids);
     hst_unretain(t->row_values);
+    for (int i = 0; i < 2; i++) hst_unretain(t->shadows[i]);
     release_storage(ctx, t->storage);
     if (t->previous)
         t->previous->next = t->next;
@@ -254,6 +255,12 @@ bool hst_copy_tensor(hst_tensor *to, const hst_tensor *from, bool add) {
 hst_tensor *hst_contiguous(hst_tensor *t) {
     if (hst_is_contiguous(t)) return t;
     hst_tensor *copy = hst_new(t->ctx, t->dtype, t->rank, t->shape);
+    return copy && hst_copy_tensor(copy, t, false) ? copy : NULL;
+}
+
+hst_tensor *hst_in_dtype(hst_tensor *t, hst_dtype dtype) {
+    if (!t || t->dtype == dtype) return t;
+    hst_tensor *copy = hst_new(t->ctx, dtype, t->rank, t->shape);
     return copy && hst_copy_tensor(copy, t, false) ? copy : NULL;
 }
 

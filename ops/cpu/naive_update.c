@@ -8,6 +8,16 @@ static int64_t place(hst_row_list rows, int64_t k) {
     return rows.ids ? rows.ids[k / rows.width] * rows.width + k % rows.width : k;
 }
 
+// w[i] = x, and what follows it.
+static void put_weight(hst_real *w, hst_rounded r, int64_t i, double x) {
+    uint16_t half;
+    w[i] = (hst_real)x;
+    if (r.shadow) hst_store((hst_target){r.shadow, r.dtype, false}, i, w[i]);
+    if (!r.round) return;
+    hst_store((hst_target){&half, r.dtype, false}, 0, w[i]);
+    w[i] = (hst_real)hst_load((hst_source){&half, r.dtype}, 0);
+}
+
 bool KERNEL(adam)(hst_context *ctx, const hst_adam_args *args) {
     (void)ctx;
     double b1 = args->beta1, b2 = args->beta2;
@@ -19,7 +29,7 @@ bool KERNEL(adam)(hst_context *ctx, const hst_adam_args *args) {
         double direction = args->adaptive ? m / (args->scale * sqrt(v) + args->eps) : m;
         args->m[i] = (hst_real)m;
         args->v[i] = (hst_real)v;
-        args->w[i] = (hst_real)(w - (args->shrink * w + args->rate * direction));
+        put_weight(args->w, args->rounded, i, w - (args->shrink * w + args->rate * direction));
     }
     return true;
 }
@@ -34,7 +44,7 @@ bool KERNEL(sgd)(hst_context *ctx, const hst_sgd_args *args) {
             step = args->nesterov ? h + args->momentum * m : m;
             args->m[i] = (hst_real)m;
         }
-        args->w[i] = (hst_real)(w - args->lr * step);
+        put_weight(args->w, args->rounded, i, w - args->lr * step);
     }
     return true;
 }

@@ -22,6 +22,17 @@ INLINE void for_task(int64_t task, int64_t count, hst_row_list rows, const void 
     update(args, r.begin, r.begin, r.end - r.begin);
 }
 
+// w = x, and what follows it.
+INLINE void put_weight(float *w, hst_rounded r, int64_t i, vf x, int64_t n) {
+    if (r.shadow) put((hst_target){r.shadow, r.dtype, false}, i, x, n);
+    if (r.round) {
+        uint16_t half[VL];
+        store(half, r.dtype, x);
+        x = get((hst_source){half, r.dtype}, 0, VL);
+    }
+    put(to_f32(w), i, x, n);
+}
+
 INLINE void adam_update(const void *args, int64_t i, int64_t k, int64_t n) {
     const hst_adam_args *a = args;
     float b1 = (float)a->beta1, b2 = (float)a->beta2, rest1 = (float)(1 - a->beta1), rest2 = (float)(1 - a->beta2);
@@ -35,7 +46,7 @@ INLINE void adam_update(const void *args, int64_t i, int64_t k, int64_t n) {
         put(to_f32(a->v), i, v, n);
         vf step = rate * m;
         if (a->adaptive) step /= scale * square_root(v) + eps;
-        put(to_f32(a->w), i, w - (shrink * w + step), n);
+        put_weight(a->w, a->rounded, i, w - (shrink * w + step), n);
     }
 }
 
@@ -59,7 +70,7 @@ INLINE void sgd_update(const void *args, int64_t i, int64_t k, int64_t n) {
             step = a->nesterov ? h + momentum * m : m;
             put(to_f32(a->m), i, m, n);
         }
-        put(to_f32(a->w), i, w - lr * step, n);
+        put_weight(a->w, a->rounded, i, w - lr * step, n);
     }
 }
 
