@@ -6,7 +6,8 @@
 #include "autograd/custom.h"   // operations of the application's own
 #include "autograd/autograd.h" // gradients
 #include "ops/ops.h"           // operations
-#include "amp/amp.h"           // mixed precision
+#include "amp/scaler.h"       // loss scalers
+#include "amp/amp.h"          // autocast regions, presets
 #include "optim/optim.h"       // parameters, optimizers, schedules
 #include "models/models.h"     // the language model, its files, sampling
 #include "data/data.h"         // texts and batches
