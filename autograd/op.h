@@ -42,6 +42,7 @@ typedef struct hst_call {
     hst_tensor *out[HST_MAX_OUTPUTS];
     hst_tensor *saved[HST_MAX_SAVED];                         // made by forward for backward (hst_call_save)
     bool recording;                                           // backward may come: save what it needs
+    hst_dtype lower; // mixed precision: operands are rounded to this dtype (f16, bf16); HST_F32: they are taken as they are
     _Alignas(8) unsigned char attributes[HST_MAX_ATTRIBUTES]; // the op's own struct of options
 } hst_call;
 
