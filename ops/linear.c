@@ -40,6 +40,7 @@ static bool forward(hst_call *call) {
     g.bias = hst_source_of(call->in[BIAS]);
     g.c = hst_target_of(call->out[0]);
     g.c_row = g.n;
+    g.lower = call->lower;
     return call->ctx->backend->gemm(call->ctx, &g);
 }
 
@@ -56,7 +57,8 @@ static bool x_gradient(hst_call *call, const hst_gemm_args *p, hst_tensor *dy, h
                        .b_row = w->stride[1],
                        .b_col = w->stride[0],
                        .c = hst_gradient_target(dx),
-                       .c_row = p->k};
+                       .c_row = p->k,
+                       .lower = call->lower};
     return !g.c.data || call->ctx->backend->gemm(call->ctx, &g);
 }
 
@@ -72,7 +74,8 @@ static bool w_gradient(hst_call *call, const hst_gemm_args *p, const hst_tensor 
                        .b_row = p->n,
                        .b_col = 1,
                        .c = hst_gradient_target(dw),
-                       .c_row = p->n};
+                       .c_row = p->n,
+                       .lower = call->lower};
     return !g.c.data || call->ctx->backend->gemm(call->ctx, &g);
 }
 

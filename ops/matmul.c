@@ -145,7 +145,8 @@ static bool run(hst_context *ctx, const products *p, int batch) {
 }
 
 // The sizes are those of x (m, k) and y (k, n).
-static bool multiply(hst_context *ctx, const sizes *s, operand x, operand y, operand z, hst_target c) {
+static bool multiply(hst_call *call, const sizes *s, operand x, operand y, operand z, hst_target c) {
+    hst_context *ctx = call->ctx;
     products p = {.g = {.m = s->m,
                         .n = s->n,
                         .k = s->k,
@@ -156,7 +157,8 @@ static bool multiply(hst_context *ctx, const sizes *s, operand x, operand y, ope
                         .a_col = x.col,
                         .b_row = y.row,
                         .b_col = y.col,
-                        .c_row = z.row}};
+                        .c_row = z.row,
+                        .lower = call->lower}};
     for (int i = s->leading.rank - 1; i >= 0; i--)
         add_axis(&p, (axis){s->leading.shape[i], x.step[i], y.step[i], z.step[i]});
     int batch = -1, sums = 0;
@@ -176,7 +178,7 @@ static bool multiply(hst_context *ctx, const sizes *s, operand x, operand y, ope
 static bool forward(hst_call *call) {
     hst_tensor *a = call->in[A], *b = call->in[B], *y = call->out[0];
     sizes s = sizes_of(a, b);
-    return multiply(call->ctx, &s, factor(&s, a, A), factor(&s, b, B), result(&s, y), hst_target_of(y));
+    return multiply(call, &s, factor(&s, a, A), factor(&s, b, B), result(&s, y), hst_target_of(y));
 }
 
 // da = dy b^T, db = a^T dy
@@ -187,9 +189,9 @@ static bool backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *
     of_db.m = s.k, of_db.k = s.m;
     operand x = factor(&s, a, A), w = factor(&s, b, B), y = result(&s, dy[0]);
     return (dx[A].request == HST_NULL ||
-            multiply(call->ctx, &of_da, y, transposed(w), factor(&s, dx[A].into, A), hst_gradient_target(dx[A]))) &&
+            multiply(call, &of_da, y, transposed(w), factor(&s, dx[A].into, A), hst_gradient_target(dx[A]))) &&
            (dx[B].request == HST_NULL ||
-            multiply(call->ctx, &of_db, transposed(x), y, factor(&s, dx[B].into, B), hst_gradient_target(dx[B])));
+            multiply(call, &of_db, transposed(x), y, factor(&s, dx[B].into, B), hst_gradient_target(dx[B])));
 }
 
 const hst_op hst_op_matmul = {

@@ -121,12 +121,14 @@ typedef struct hst_unary_grad_args {
 } hst_unary_grad_args;
 
 // C (M,N) (+)= A (M,K) B (K,N) + bias (N), sums over K in fp32 blocks of at most 256 terms. Strides in elements; the
-// columns of C are adjacent. The order of a sum never depends on M, N or the threads.
+// columns of C are adjacent. The order of a sum never depends on M, N or the threads. With `lower` A, B and bias are
+// rounded to f16 or bf16, as by a cast, while they are read; with HST_F32 they are taken as they are.
 typedef struct hst_gemm_args {
     int64_t m, n, k;
     hst_source a, b, bias;
     int64_t a_row, a_col, b_row, b_col, c_row;
     hst_target c;
+    hst_dtype lower;
 } hst_gemm_args;
 
 // `count` such products, with the same sizes and bias. Each next one has its A, B and C so many elements further on; a

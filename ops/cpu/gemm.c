@@ -89,7 +89,7 @@ static int64_t terms_from(const hst_gemm_args *g, int64_t k) { return smaller(KC
 // Packs rows k .. k + rows of the panel of g's B at column j of the slab.
 static void pack_panel(const job *w, const hst_gemm_args *g, float *panel, int64_t j, int64_t k, int64_t rows) {
     int64_t columns = smaller(NR, w->columns - j);
-    panel_source source = {g->b, k * g->b_row + (w->j + j) * g->b_col, g->b_col, g->b_row};
+    panel_source source = {g->b, k * g->b_row + (w->j + j) * g->b_col, g->b_col, g->b_row, g->lower};
     pack(panel, round_up(columns, VL), source, columns, rows);
 }
 
@@ -144,7 +144,7 @@ INLINE void add_as(const job *w, const block *b, int64_t i, int64_t j, const flo
                 x = load_n(sum, HST_F32, n);
             else if (g->c.add)
                 x = get((hst_source){g->c.data, dtype}, at, n);
-            if (b->first && g->bias.data) x += get(g->bias, first_column + v, n);
+            if (b->first && g->bias.data) x += rounded(get(g->bias, first_column + v, n), g->lower);
             x += load(tile + row * NR + v, HST_F32);
             if (b->last)
                 put((hst_target){g->c.data, dtype, false}, at, x, n);
@@ -180,7 +180,8 @@ static const float *find_panel(const job *w, const block *b, int64_t j, int64_t 
     int64_t columns = smaller(NR, b->columns - j);
     *row = round_up(columns, VL);
     if (w->packed_b) return w->packed_b + k * round_up(w->columns, VL) + (b->j + j) * terms;
-    if (g->m <= MR && g->b.dtype == HST_F32 && g->b_col == 1 && columns % VL == 0) { // read once: as good as packed
+    bool as_packed = g->b.dtype == HST_F32 && g->lower == HST_F32 && g->b_col == 1 && columns % VL == 0;
+    if (g->m <= MR && as_packed) { // it is read once
         *row = g->b_row;
         return (const float *)g->b.data + k * g->b_row + w->j + b->j + j;
     }
@@ -194,7 +195,7 @@ static void add_terms(const job *w, const block *b, int64_t k) {
     int64_t terms = terms_from(g, k), panel_row;
     float tile[MR * NR] __attribute__((aligned(64)));
     for (int64_t i = 0; i < b->rows; i += VL) {
-        panel_source rows = {g->a, (b->i + i) * g->a_row + k * g->a_col, g->a_row, g->a_col};
+        panel_source rows = {g->a, (b->i + i) * g->a_row + k * g->a_col, g->a_row, g->a_col, g->lower};
         pack(b->packed_a + i * terms, VL, rows, b->rows - i, terms);
     }
     for (int64_t j = 0; j < b->columns; j += NR) {

@@ -3,13 +3,17 @@
 #ifndef HST_GEMM_PACK_H
 #define HST_GEMM_PACK_H
 
+#include <assert.h>
 #include "ops/cpu/vector.h"
 
-// Element (lane, k) is the source's number first + lane * lane_stride + k * k_stride.
+// Element (lane, k) is the source's number first + lane * lane_stride + k * k_stride, rounded to `lower`.
 typedef struct panel_source {
     hst_source source;
     int64_t first, lane_stride, k_stride;
+    hst_dtype lower;
 } panel_source;
+
+INLINE vf elements(panel_source s, int64_t i, int64_t n) { return rounded(get(s.source, i, n), s.lower); }
 
 // Interleaves the lanes of a and b: their first halves, their second halves.
 #if VL == 16
@@ -38,17 +42,19 @@ INLINE void transpose(vf r[VL]) {
 // VL lanes of VL terms, of which `lanes` and `terms` exist, where neighbours in k are neighbours in memory.
 INLINE void pack_square(float *out, int64_t width, panel_source s, int64_t lanes, int64_t terms) {
     vf r[VL];
-    UNROLL for (int i = 0; i < VL; i++) r[i] = i < lanes ? get(s.source, s.first + i * s.lane_stride, terms) : splat(0);
+    UNROLL for (int i = 0; i < VL; i++) r[i] = i < lanes ? elements(s, s.first + i * s.lane_stride, terms) : splat(0);
     transpose(r);
     UNROLL for (int i = 0; i < VL; i++) if (i < terms) store(out + i * width, HST_F32, r[i]);
 }
 
-INLINE void pack_as(float *out, int64_t width, panel_source s, int64_t lanes, int64_t terms, hst_dtype dtype) {
+INLINE void pack_as(float *out, int64_t width, panel_source s, int64_t lanes, int64_t terms, hst_dtype dtype,
+                    hst_dtype lower) {
     s.source.dtype = dtype;
+    s.lower = lower;
     if (s.lane_stride == 1) {
         for (int64_t k = 0; k < terms; k++, s.first += s.k_stride)
             for (int64_t i = 0; i < width; i += VL)
-                store(out + k * width + i, HST_F32, i < lanes ? get(s.source, s.first + i, lanes - i) : splat(0));
+                store(out + k * width + i, HST_F32, i < lanes ? elements(s, s.first + i, lanes - i) : splat(0));
     } else if (s.k_stride == 1) {
         for (int64_t i = 0; i < width; i += VL, s.first += VL * s.lane_stride)
             for (int64_t k = 0; k < terms; k += VL) {
@@ -62,22 +68,27 @@ INLINE void pack_as(float *out, int64_t width, panel_source s, int64_t lanes, in
     } else {
         for (int64_t k = 0; k < terms; k++)
             for (int64_t i = 0; i < width; i++)
-                out[k * width + i] = i < lanes ? get(s.source, s.first + i * s.lane_stride + k * s.k_stride, 1)[0] : 0;
+                out[k * width + i] = i < lanes ? elements(s, s.first + i * s.lane_stride + k * s.k_stride, 1)[0] : 0;
     }
 }
 
 // out (terms, width) in f32, width a multiple of VL; lanes from `lanes` on are zero.
 static void pack(float *out, int64_t width, panel_source s, int64_t lanes, int64_t terms) {
-    switch (s.source.dtype) { // constants select the code
-    case HST_F16:
-        pack_as(out, width, s, lanes, terms, HST_F16);
+    static_assert(HST_F32 == 0 && HST_F16 == 1 && HST_BF16 == 2, "each pair has a number of its own");
+#define PACK(dtype, lower)                                                                                             \
+    case 3 * (dtype) + (lower):                                                                                        \
+        pack_as(out, width, s, lanes, terms, dtype, lower);                                                            \
         break;
-    case HST_BF16:
-        pack_as(out, width, s, lanes, terms, HST_BF16);
-        break;
-    default:
-        pack_as(out, width, s, lanes, terms, HST_F32);
+    switch (3 * s.source.dtype + (s.lower == s.source.dtype ? HST_F32 : s.lower)) { // constants select the code
+        PACK(HST_F32, HST_F32)
+        PACK(HST_F32, HST_F16)
+        PACK(HST_F32, HST_BF16)
+        PACK(HST_F16, HST_F32)
+        PACK(HST_F16, HST_BF16)
+        PACK(HST_BF16, HST_F32)
+        PACK(HST_BF16, HST_F16)
     }
+#undef PACK
 }
 
 #endif

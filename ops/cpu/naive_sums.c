@@ -1,15 +1,23 @@
 // naive_sums.c: the naive matrix product and sums over rows.
 #include "ops/cpu/naive.h"
 
+// x[i], rounded to `lower`.
+static double lowered(hst_source x, int64_t i, hst_dtype lower) {
+    double value = hst_load(x, i);
+    hst_store((hst_target){&value, lower, false}, 0, value);
+    return hst_load((hst_source){&value, lower}, 0);
+}
+
 // Gradients of C = A B + bias are products again, with dC: dA = dC B^T, dB = A^T dC; dbias is a sum over rows.
 bool KERNEL(gemm)(hst_context *ctx, const hst_gemm_args *args) {
     (void)ctx;
     for (int64_t i = 0; i < args->m; i++)
         for (int64_t j = 0; j < args->n; j++) {
-            double sum = add(args->c.dtype, start(args->c, i * args->c_row + j), load_or(args->bias, j, 0));
+            double bias = args->bias.data ? lowered(args->bias, j, args->lower) : 0;
+            double sum = add(args->c.dtype, start(args->c, i * args->c_row + j), bias);
             for (int64_t k = 0; k < args->k; k++) {
-                double a = hst_load(args->a, i * args->a_row + k * args->a_col);
-                double b = hst_load(args->b, k * args->b_row + j * args->b_col);
+                double a = lowered(args->a, i * args->a_row + k * args->a_col, args->lower);
+                double b = lowered(args->b, k * args->b_row + j * args->b_col, args->lower);
                 sum = add(args->c.dtype, sum, a * b);
             }
             finish(args->c, i * args->c_row + j, sum);

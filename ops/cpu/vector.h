@@ -237,6 +237,9 @@ INLINE void stream(void *p, vf x) { memcpy(p, &x, sizeof x); }
 INLINE void end_streams(void) {}
 #endif
 
+// What a store to memory and a load make of x.
+INLINE vf rounded(vf x, hst_dtype t) { return t == HST_F32 ? x : widen(narrow(x, t), t); }
+
 // Elements i .. i+n-1 (at most VL) of a kernel's source; and to its target, with the old values added if it says so.
 INLINE vf get(hst_source s, int64_t i, int64_t n) {
     return load_n((const char *)s.data + (size_t)i * size_of(s.dtype), s.dtype, n);

@@ -1,6 +1,8 @@
 // The matrix multiply of every instruction set that this machine runs, against sums in double.
 #include <stdlib.h>
 
+#include "ops/ops.h"
+#include "ops/table.h"
 #include "tests/ops/isas.h"
 
 static uint32_t state;
@@ -217,6 +219,86 @@ static void special(hst_context *ctx) {
 }
 Test(ops, gemm_keeps_subnormals_infinity_and_nan) { for_each_isa(special); }
 
+// ---- operands rounded on the way (lower) ----
+
+// Of all sizes from subnormal f16 to its largest, so that every way of rounding occurs.
+static double of_any_size(void) { return ldexp(uniform(), (int)below(44) - 28); }
+
+static hst_source cast(hst_context *ctx, hst_source x, int64_t count, hst_dtype dtype) {
+    if (!x.data) return x;
+    hst_tensor *t = hst_cast(hst_from_array(ctx, x.dtype, HST_SHAPE(count), x.dtype, x.data), dtype);
+    cr_assert(t, "%s", hst_error(ctx));
+    return (hst_source){hst_data(t), dtype};
+}
+
+// The same product of operands that were cast beforehand.
+static sample cast_sample(hst_context *ctx, sample s, hst_dtype dtype) {
+    hst_gemm_args *g = &s.g;
+    g->lower = HST_F32;
+    g->a = cast(ctx, g->a, g->k ? (g->m - 1) * g->a_row + (g->k - 1) * g->a_col + 1 : 0, dtype);
+    g->b = cast(ctx, g->b, g->k ? (g->k - 1) * g->b_row + (g->n - 1) * g->b_col + 1 : 0, dtype);
+    g->bias = cast(ctx, g->bias, g->n, dtype);
+    return s;
+}
+
+static void rounds_operands(hst_context *ctx) {
+    for (int i = 0; i < 2 * SWEEP; i++) {
+        sample s = sweep(i / 2, of_any_size);
+        s.g.lower = i % 2 ? HST_F16 : HST_BF16;
+        void *bits = malloc(s.bytes);
+        multiply(ctx, s);
+        memcpy(bits, s.g.c.data, s.bytes);
+        hst_scope_begin(ctx);
+        multiply(ctx, cast_sample(ctx, s, s.g.lower));
+        hst_scope_end(ctx, NULL);
+        cr_assert_arr_eq(bits, s.g.c.data, s.bytes, "%s %s: %s %s %s, %dx%dx%d", hst_isa(ctx),
+                         hst_dtype_name(s.g.lower), hst_dtype_name(s.g.a.dtype), hst_dtype_name(s.g.b.dtype),
+                         hst_dtype_name(s.g.c.dtype), (int)s.g.m, (int)s.g.n, (int)s.g.k);
+        free(bits);
+        free_sample(s);
+    }
+}
+Test(ops, gemm_rounds_operands_as_a_cast_does) { for_each_isa(rounds_operands); }
+
+// y and the three or two gradients of an operation applied by hand, with operands and dy as they are and
+// call.lower, or cast before.
+enum { ROWS = 5, WIDTH = 19, INNER = 33 };
+static void apply_by_hand(hst_context *ctx, const hst_op *op, hst_dtype lower, bool before, float *results) {
+    static const int64_t shapes[3][2] = {{ROWS, INNER}, {INNER, WIDTH}, {WIDTH}};
+    hst_call call = {.op = op, .ctx = ctx, .lower = before ? HST_F32 : lower};
+    hst_tensor *y = hst_zeros(ctx, HST_F32, HST_SHAPE(ROWS, WIDTH)),
+               *dy = hst_empty(ctx, HST_F32, HST_SHAPE(ROWS, WIDTH));
+    hst_gradient dx[HST_MAX_INPUTS] = {0};
+    state = 7;
+    for (int i = 0; i < 3; i++) {
+        hst_tensor *t = i < 2 ? hst_empty(ctx, HST_F32, 2, shapes[i]) : hst_empty(ctx, HST_F32, 1, shapes[i]);
+        for (int64_t n = 0; n < hst_count(t); n++) hst_store(hst_target_of(t), n, of_any_size());
+        if (i < 2 || op == &hst_op_linear) call.in[i] = before ? hst_cast(t, lower) : t;
+        if (i < 2) dx[i] = (hst_gradient){HST_WRITE, hst_zeros(ctx, HST_F32, 2, shapes[i]), NULL};
+    }
+    for (int64_t n = 0; n < hst_count(dy); n++) hst_store(hst_target_of(dy), n, of_any_size());
+    if (before) dy = hst_cast(dy, lower);
+    call.out[0] = y;
+    cr_assert(op->forward(&call) && op->backward(&call, &dy, dx), "%s", hst_error(ctx));
+    hst_copy_out(y, HST_F32, results);
+    hst_copy_out(dx[0].into, HST_F32, results + ROWS * WIDTH);
+    hst_copy_out(dx[1].into, HST_F32, results + ROWS * WIDTH + ROWS * INNER);
+}
+
+static void lower_operations(hst_context *ctx) {
+    enum { RESULTS = ROWS * WIDTH + ROWS * INNER + INNER * WIDTH };
+    static float by_call[RESULTS], by_cast[RESULTS];
+    for (int i = 0; i < 4; i++) {
+        const hst_op *op = i / 2 ? &hst_op_matmul : &hst_op_linear;
+        hst_scope_begin(ctx);
+        apply_by_hand(ctx, op, i % 2 ? HST_F16 : HST_BF16, false, by_call);
+        apply_by_hand(ctx, op, i % 2 ? HST_F16 : HST_BF16, true, by_cast);
+        hst_scope_end(ctx, NULL);
+        cr_assert_arr_eq(by_call, by_cast, sizeof by_call, "%s %s", hst_isa(ctx), op->name);
+    }
+}
+Test(ops, linear_and_matmul_round_the_operands_of_all_their_products) { for_each_isa(lower_operations); }
+
 // ---- batches ----
 
 // `count` products whose operands lie one after the other, or are the same ones (flags 1: A, 2: B), against the same
@@ -254,6 +336,7 @@ static void batches(hst_context *two) {
     hst_context *teams[] = {open_isa(hst_isa(two), 1), two, open_isa(hst_isa(two), 3), open_isa(hst_isa(two), 7)};
     for (int i = 0; i < SWEEP; i++) {
         sample s = i < 4 ? make_sample(140, 200, 300, i, 0, uniform) : sweep(i, uniform);
+        s.g.lower = dtypes[i % 7 % 3];
         check_batch(teams[i % 4], 1 + below(i < 4 ? 3 : 9), s, (int)below(4));
         free_sample(s);
     }
