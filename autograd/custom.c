@@ -37,8 +37,8 @@ static bool run(hst_custom_call *c, bool (*callback)(hst_custom_call *call), con
     ctx->region_floor = regions;
     bool done = callback(c);
     if (ctx->depth != ctx->floor || ctx->no_grad != no_grad + 1 || ctx->region_depth != regions)
-        hst_fail(ctx, HST_ERROR_STATE,
-                 "%s: its %s function must end the scopes, no-grad and autocast regions that it begins", name, which);
+        hst_fail(ctx, HST_ERROR_STATE, "%s: its %s function must end the scopes and the regions that it begins", name,
+                 which);
     ctx->region = region;
     ctx->region_floor = region_floor;
     ctx->region_depth = regions;

@@ -23,8 +23,8 @@
 // tensors that it hands out belong to the library.
 //
 // A callback that fails records why with hst_fail(hst_custom_context(call), ...) and returns false. It may call
-// operations; they are not recorded, and what they return dies when the callback returns. It ends the scopes and the
-// no-grad regions that it begins, and no others.
+// operations; they are not recorded, and what they return dies when the callback returns. It ends the scopes and
+// the regions that it begins, and no others; it begins in none.
 #ifndef HST_CUSTOM_H
 #define HST_CUSTOM_H
 

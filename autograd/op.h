@@ -36,8 +36,7 @@ typedef struct hst_call {
     hst_tensor *out[HST_MAX_OUTPUTS];
     hst_tensor *saved[HST_MAX_SAVED]; // made by forward for backward (hst_call_save)
     bool recording;                   // backward may come: save what it needs
-    hst_dtype
-        lower; // mixed precision: operands are rounded to this dtype (f16, bf16); HST_F32: they are taken as they are
+    hst_dtype lower; // mixed precision: the dtype to which operands are rounded, f16 or bf16; HST_F32: as they are
     hst_cast_class cast;                                      // what the region asks of the operation
     hst_dtype given[HST_MAX_INPUTS];                          // of in[i], before any cast
     _Alignas(8) unsigned char attributes[HST_MAX_ATTRIBUTES]; // the op's own struct of options

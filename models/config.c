@@ -9,8 +9,11 @@
 // ---- writing ----
 
 static size_t size_of(hst_field_kind kind) {
-    static const size_t sizes[] = {sizeof(int64_t), sizeof(int64_t), sizeof(int),      sizeof(uint64_t),
-                                   sizeof(double),  sizeof(bool),    sizeof(unsigned), HST_FIELD_TEXT_SIZE};
+    static const size_t sizes[] = {
+        [HST_FIELD_SIZE] = sizeof(int64_t),    [HST_FIELD_COUNT] = sizeof(int64_t), [HST_FIELD_PLACE] = sizeof(int64_t),
+        [HST_FIELD_INT] = sizeof(int),         [HST_FIELD_SEED] = sizeof(uint64_t), [HST_FIELD_REAL] = sizeof(double),
+        [HST_FIELD_FLOAT] = sizeof(float),     [HST_FIELD_FLAG] = sizeof(bool),     [HST_FIELD_NAME] = sizeof(unsigned),
+        [HST_FIELD_TEXT] = HST_FIELD_TEXT_SIZE};
     return sizes[kind];
 }
 
@@ -19,6 +22,7 @@ static void write_field(hst_json_writer *out, const hst_field *f, const void *at
     switch (f->kind) {
     case HST_FIELD_SIZE:
     case HST_FIELD_COUNT:
+    case HST_FIELD_PLACE:
         hst_json_put_integer(out, *(const int64_t *)at);
         break;
     case HST_FIELD_INT:
@@ -29,6 +33,9 @@ static void write_field(hst_json_writer *out, const hst_field *f, const void *at
         break;
     case HST_FIELD_REAL:
         hst_json_put_number(out, *(const double *)at);
+        break;
+    case HST_FIELD_FLOAT:
+        hst_json_put_number(out, (double)*(const float *)at);
         break;
     case HST_FIELD_FLAG:
         hst_json_put_boolean(out, *(const bool *)at);
@@ -62,12 +69,17 @@ static uint64_t at_most(uint64_t most, uint64_t x) { return x < most ? x : most;
 // error.
 static bool read_field(hst_json *in, const hst_field *f, void *at, const char **unknown) {
     const char *text;
+    double number;
     switch (f->kind) {
     case HST_FIELD_SIZE:
         *(int64_t *)at = (int64_t)at_most(INT32_MAX, hst_json_unsigned(in));
         break;
     case HST_FIELD_COUNT:
         *(int64_t *)at = (int64_t)at_most(INT64_MAX, hst_json_unsigned(in));
+        break;
+    case HST_FIELD_PLACE:
+        number = hst_json_number(in);
+        *(int64_t *)at = number >= 0 && number <= 0x1p53 ? (int64_t)number : -1;
         break;
     case HST_FIELD_INT:
         *(int *)at = (int)at_most(INT32_MAX, hst_json_unsigned(in));
@@ -77,6 +89,9 @@ static bool read_field(hst_json *in, const hst_field *f, void *at, const char **
         break;
     case HST_FIELD_REAL:
         *(double *)at = hst_json_number(in);
+        break;
+    case HST_FIELD_FLOAT:
+        *(float *)at = (float)hst_json_number(in);
         break;
     case HST_FIELD_FLAG:
         *(bool *)at = hst_json_boolean(in);

@@ -11,9 +11,11 @@ enum { HST_MAX_CONFIG = 4096, HST_FIELD_TEXT_SIZE = 65 };
 typedef enum hst_field_kind {
     HST_FIELD_SIZE,  // int64_t, of a tensor: from INT32_MAX on the same, for the caller's checks
     HST_FIELD_COUNT, // int64_t
+    HST_FIELD_PLACE, // int64_t, -1 for none
     HST_FIELD_INT,   // int
     HST_FIELD_SEED,  // uint64_t
     HST_FIELD_REAL,  // double; NaN, nothing yet, is not written
+    HST_FIELD_FLOAT, // float
     HST_FIELD_FLAG,  // bool
     HST_FIELD_NAME,  // unsigned, an enum from 0 on: the field's `name` of it
     HST_FIELD_TEXT   // char[HST_FIELD_TEXT_SIZE]

@@ -16,6 +16,12 @@ enum { MAX_NAME = 160, MAX_PATH = 4096 };
 // A field that a file lacks is younger than the file, whose run had what hst_train_defaults gives for it.
 
 static const char *optimizer_name(unsigned kind) { return hst_optimizer_name((hst_optimizer_kind)kind); }
+static const char *precision_name(unsigned kind) {
+    const hst_precision *preset = hst_precision_of((hst_precision_kind)kind);
+    return preset ? preset->name : NULL;
+}
+static const char *list_name(unsigned list) { return hst_op_list_name((hst_op_list)list); }
+static const char *scaler_name(unsigned profile) { return hst_scaler_name((hst_scaler_profile)profile); }
 static const char *schedule_name(unsigned kind) { return hst_schedule_name((hst_schedule_kind)kind); }
 
 #define FIELD(key, kind, member)                                                                                       \
@@ -47,6 +53,32 @@ static const hst_field fields[] = {FIELD("step", COUNT, done.step),
                                    FIELD("save_every", COUNT, options.save_every),
                                    FIELD("patience", COUNT, options.patience),
                                    FIELD("seed", SEED, options.seed),
+                                   NAMED("precision", options.precision, precision_name),
+                                   FIELD("recurrence_f32", FLAG, options.recurrence_f32),
+                                   NAMED("op_list", options.op_list, list_name),
+                                   NAMED("scaler", options.scaler, scaler_name),
+                                   FIELD("init_scale", REAL, options.init_scale),
+                                   FIELD("growth", REAL, options.growth),
+                                   FIELD("backoff", REAL, options.backoff),
+                                   FIELD("growth_interval", COUNT, options.growth_interval),
+                                   FIELD("hysteresis", COUNT, options.hysteresis),
+                                   FIELD("consecutive_hysteresis", FLAG, options.consecutive_hysteresis),
+                                   FIELD("min_scale", REAL, options.min_scale),
+                                   FIELD("max_scale", REAL, options.max_scale),
+                                   FIELD("max_consecutive_skips", COUNT, options.max_consecutive_skips),
+                                   NAMED("scaler_profile", scaler_state.profile, scaler_name),
+                                   FIELD("scaler_action", INT, scaler_state.action),
+                                   FIELD("scale", FLOAT, scaler_state.scale),
+                                   FIELD("scale_before", FLOAT, scaler_state.before),
+                                   FIELD("next_scale", FLOAT, scaler_state.next_scale),
+                                   FIELD("scaler_tracker", COUNT, scaler_state.tracker),
+                                   FIELD("hysteresis_left", COUNT, scaler_state.hysteresis_left),
+                                   FIELD("scaler_iteration", COUNT, scaler_state.iteration),
+                                   FIELD("last_overflow", PLACE, scaler_state.last_overflow),
+                                   FIELD("scaler_steps", COUNT, scaler_state.steps),
+                                   FIELD("scaler_skipped", COUNT, scaler_state.skipped),
+                                   FIELD("consecutive_skips", COUNT, scaler_state.consecutive_skips),
+                                   FIELD("skipped", COUNT, done.skipped),
                                    FIELD("smooth_loss", REAL, done.smooth_loss),
                                    FIELD("validation", REAL, done.validation),
                                    FIELD("best", REAL, done.best),
@@ -92,6 +124,7 @@ static hst_status write_checkpoint(hst_trainer *t, const char *path) {
         if (!*t->text_sum) hst_corpus_sha256(t->text, t->text_sum);
         if (!*t->held_out_sum && t->held_out) hst_corpus_sha256(t->held_out, t->held_out_sum);
         snprintf(t->isa, sizeof t->isa, "%s", hst_isa(t->ctx));
+        t->scaler_state = hst_scaler_get_state(t->scaler);
         hst_config_write(fields, t, NULL, training);
         hst_lm_save_with(t->model, path, entries, states + 1, (const char *const[]){TRAINING_KEY, training}, 1);
     }
@@ -148,6 +181,31 @@ static bool restore(hst_trainer *t, const char *path, const hst_safetensors *fil
     return ok && t->ctx->status == HST_OK;
 }
 
+// The scaler goes on where the file's was, if it is of the same profile.
+static bool restore_scaler(hst_trainer *t, const char *path, const hst_scaler_state *state) {
+    if (!t->scaler || state->profile != (hst_scaler_profile)t->options.scaler) return true;
+    if (hst_scaler_set_state(t->scaler, state) == HST_OK) return true;
+    char reason[HST_MAX_ERROR];
+    snprintf(reason, sizeof reason, "%s", hst_error(t->ctx));
+    hst_clear_error(t->ctx);
+    return hst_fail(t->ctx, HST_ERROR_FORMAT, "%s: is damaged: %s", path, reason), false;
+}
+
+// In another precision than before: what goes on, and what starts anew.
+static bool change_precision(hst_context *ctx, const char *path, const hst_train_options *precision,
+                             hst_trainer *saved) {
+    hst_precision_kind before = saved->options.precision;
+    hst_take_precision(precision, &saved->options);
+    if (!hst_fill_in_precision(ctx, &saved->options)) return false;
+    bool same = (int)saved->scaler_state.profile == saved->options.scaler;
+    hst_log_message(ctx, HST_LOG_INFO,
+                    "%s: was trained in %s and goes on in %s: masters, optimizer and averages as they are, the loss "
+                    "scaler %s",
+                    path, precision_name(before), precision_name(saved->options.precision),
+                    same ? "too" : "from its start");
+    return true;
+}
+
 static bool check_tokenizer(hst_context *ctx, const char *path, const hst_safetensors *file,
                             const hst_lm_config *config, const hst_corpus *text) {
     hst_tokenizer *own = hst_tokenizer_read(ctx, hst_safetensors_metadata(file, "halfstep.tokenizer"));
@@ -193,8 +251,8 @@ static bool check_texts(hst_context *ctx, const char *path, const hst_trainer *s
     return false;
 }
 
-static hst_trainer *resume(hst_context *ctx, const char *path, const hst_safetensors *file, const hst_corpus *text,
-                           const hst_corpus *held_out) {
+static hst_trainer *resume(hst_context *ctx, const char *path, const hst_safetensors *file,
+                           const hst_train_options *precision, const hst_corpus *text, const hst_corpus *held_out) {
     hst_trainer saved = {.held_out_sum = "?", .done = {.smooth_loss = NAN, .validation = NAN, .best = NAN}};
     hst_lm_config config;
     char text_sum[HST_FIELD_TEXT_SIZE], held_out_sum[HST_FIELD_TEXT_SIZE] = "";
@@ -204,23 +262,29 @@ static hst_trainer *resume(hst_context *ctx, const char *path, const hst_safeten
     if (hst_can_evaluate(held_out)) hst_corpus_sha256(held_out, held_out_sum);
     if (text && !check_texts(ctx, path, &saved, text_sum, held_out_sum)) return NULL;
     if (!check_tokenizer(ctx, path, file, &config, text)) return NULL;
+    if (precision && !change_precision(ctx, path, precision, &saved)) return NULL;
     hst_train_take_model(&config, &saved.options);
     saved.options.dropout = config.dropout;
     hst_trainer *t = hst_trainer_make(ctx, &saved.options, &config, path, file, text, held_out);
     if (!t) return NULL;
     memcpy(t->text_sum, text_sum, sizeof text_sum);
     t->done = saved.done;
-    if (restore(t, path, file)) return t;
+    if (restore(t, path, file) && restore_scaler(t, path, &saved.scaler_state)) return t;
     hst_trainer_free(t);
     return NULL;
 }
 
-hst_trainer *hst_trainer_resume(hst_context *ctx, const char *path, const hst_corpus *text,
-                                const hst_corpus *held_out) {
+hst_trainer *hst_trainer_resume_in(hst_context *ctx, const char *path, const hst_train_options *precision,
+                                   const hst_corpus *text, const hst_corpus *held_out) {
     hst_safetensors *file = hst_get_status(ctx) == HST_OK ? hst_safetensors_open(ctx, path) : NULL;
-    hst_trainer *t = file ? resume(ctx, path, file, text, held_out) : NULL;
+    hst_trainer *t = file ? resume(ctx, path, file, precision, text, held_out) : NULL;
     hst_safetensors_close(file);
     return t;
+}
+
+hst_trainer *hst_trainer_resume(hst_context *ctx, const char *path, const hst_corpus *text,
+                                const hst_corpus *held_out) {
+    return hst_trainer_resume_in(ctx, path, NULL, text, held_out);
 }
 
 hst_trainer *hst_trainer_new_from(hst_context *ctx, const char *path, const hst_train_options *options,

@@ -6,9 +6,10 @@
 #include "autograd/custom.h"   // operations of the application's own
 #include "autograd/autograd.h" // gradients
 #include "ops/ops.h"           // operations
-#include "amp/scaler.h"       // loss scalers
-#include "amp/amp.h"          // autocast regions, presets
+#include "amp/scaler.h"        // loss scalers
+#include "amp/amp.h"           // autocast regions, presets
 #include "optim/optim.h"       // parameters, optimizers, schedules
+#include "optim/scaling.h"     // a step in mixed precision
 #include "models/models.h"     // the language model, its files, sampling
 #include "data/data.h"         // texts and batches
 #include "train/train.h"       // the trainer

@@ -25,6 +25,16 @@ void hst_train_defaults(hst_train_options *options, size_t size) {
         .beta2 = 0.99,
         .eps = 1e-8,
         .accumulate = 1,
+        .op_list = -1,
+        .scaler = -1,
+        .init_scale = -1,
+        .growth = -1,
+        .backoff = -1,
+        .growth_interval = -1,
+        .hysteresis = -1,
+        .min_scale = -1,
+        .max_scale = -1,
+        .max_consecutive_skips = -1,
         .seed = 1,
     };
     memcpy(options, &defaults, size < sizeof defaults ? size : sizeof defaults);

@@ -33,11 +33,15 @@ static void report(run *r, hst_event event, const char *path) {
         .steps = t->options.steps,
         .eval_every = t->options.eval_every,
         .parameters = hst_parameter_elements(t->model->parameters),
-        .epoch = batches * (double)t->done.step / (double)hst_stream_epoch_batches(t->stream),
+        .epoch = (double)hst_batches_read(t) / (double)hst_stream_epoch_batches(t->stream),
         .loss = t->loss,
         .smooth_loss = t->done.smooth_loss,
         .rate = t->rate,
         .norm = t->norm,
+        .scale = t->scale,
+        .result = t->result,
+        .skipped = t->done.skipped,
+        .scaler = t->scaler_did,
         .tokens_per_second = r->step_seconds > 0 ? per_step / r->step_seconds : 0,
         .seconds = hst_seconds() - r->began,
         .validation = t->done.validation,
@@ -77,7 +81,9 @@ static double measure_evaluation(run *r, hst_trainer *copy) {
     hst_symbols all = hst_corpus_symbols(text), part = all;
     if (part.count > MEASURED_SYMBOLS) part.count = MEASURED_SYMBOLS;
     double nats, began = hst_seconds();
+    hst_precision_begin(copy);
     hst_evaluate_while(copy->model, part, 0, NULL, &nats, go_on, r);
+    hst_precision_end(copy);
     return (hst_seconds() - began) * (double)all.count / (double)part.count;
 }
 
@@ -129,7 +135,9 @@ static bool evaluate(run *r) {
     if (!t->held_out) return true;
     double loss;
     hst_ema_swap(t->ema);
+    hst_precision_begin(t);
     hst_status status = hst_evaluate_while(t->model, hst_corpus_symbols(t->held_out), 0, NULL, &loss, go_on, r);
+    hst_precision_end(t);
     hst_ema_swap(t->ema);
     if (status != HST_OK || r->stopped) return status == HST_OK;
     t->done.validation = loss;
@@ -162,6 +170,7 @@ static bool step(run *r) {
                           ? took
                           : r->step_seconds + 0.05 * (took - r->step_seconds);
     report(r, HST_EVENT_STEP, NULL);
+    if (t->result != HST_STEPPED) return true;
     bool evaluation_due = is_due(t);
     if (evaluation_due && !r->stopped && !evaluate(r)) return false;
     bool due = t->options.save_every > 0 ? t->done.step % t->options.save_every == 0

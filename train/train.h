@@ -11,7 +11,9 @@
 #define HST_TRAIN_H
 
 #include "data/data.h"
+#include "amp/amp.h"
 #include "models/models.h"
+#include "optim/scaling.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -55,6 +57,16 @@ typedef struct hst_train_options {
     double beta1, beta2, eps;     // of all but SGD, 0.9, 0.99, 1e-8
     int64_t accumulate;           // batches a step: their mean is the loss, 1
     double ema;                   // decay of the averaged weights that are evaluated and saved; 0, the default: none
+    // mixed precision; what is below 0, the default, is the preset's, or its scaler's, and filled in by the trainer
+    hst_precision_kind precision;       // HST_FP32
+    bool recurrence_f32;                // in autocast regions the layers hand on h in f32, not in 16 bits; false
+    int op_list;                        // an hst_op_list, of a preset with a region
+    int scaler;                         // an hst_scaler_profile
+    double init_scale, growth, backoff; // as in hst_scaler_options
+    int64_t growth_interval, hysteresis;
+    bool consecutive_hysteresis; // false
+    double min_scale, max_scale; // 0: none
+    int64_t max_consecutive_skips;
     // reports
     int64_t eval_every; // steps; 0: eight times a run, or fewer in a short one; the plan fills it in
     int64_t save_every; // steps; 0: after each evaluation, at most once a minute, and at the end
@@ -70,7 +82,7 @@ HST_API double hst_train_memory(const hst_train_options *options, int64_t vocabu
 
 typedef enum hst_event {
     HST_EVENT_PLAN, // once, before step 1: steps, parameters
-    HST_EVENT_STEP, // after each step
+    HST_EVENT_STEP, // after each step, and after each that was skipped
     HST_EVENT_EVAL, // after each evaluation
     HST_EVENT_SAVE, // after each file is in place: path
     HST_EVENT_BUSY, // now and then while something takes long: only to ask whether to go on
@@ -90,6 +102,10 @@ typedef struct hst_progress {
     double tokens_per_second; // over the last seconds, evaluations left out
     double seconds;           // since hst_trainer_run began
     double validation;        // nats a symbol, of the last evaluation; NaN before the first
+    double scale;             // by which this step's loss was multiplied
+    hst_step_result result;   // whether this step was one: a skipped one changed no weight, and is not counted
+    int64_t skipped;          // how many were skipped so far
+    const char *scaler;       // what the scaler did after this step, in words; "" without one
     double best;              // the lowest of them
     int64_t best_step;        // when that was
     const char *path;         // HST_EVENT_SAVE
@@ -113,6 +129,10 @@ HST_API hst_trainer *hst_trainer_new_from(hst_context *ctx, const char *path, co
 // HST_ERROR_VALUE for another text or held-out text, or for one where there was none.
 HST_API hst_trainer *hst_trainer_resume(hst_context *ctx, const char *path, const hst_corpus *text,
                                         const hst_corpus *held_out);
+// The same in another precision: of `precision` only the fields of mixed precision are looked at. Masters, optimizer
+// and averages go on as they are; a loss scaler of another profile starts anew. The log callback is told.
+HST_API hst_trainer *hst_trainer_resume_in(hst_context *ctx, const char *path, const hst_train_options *precision,
+                                           const hst_corpus *text, const hst_corpus *held_out);
 HST_API void hst_trainer_free(hst_trainer *trainer); // NULL is accepted
 
 // Runs to the end of the plan. Files go to `folder`, which must exist (NULL: none): model.safetensors, the best by
@@ -123,10 +143,13 @@ HST_API hst_status hst_trainer_run(hst_trainer *trainer, const char *folder,
                                    bool (*progress)(const hst_progress *progress, void *user), void *user);
 
 // One training step, for programs with a loop of their own (steps or epochs must be given). *loss, if not NULL, gets
-// nats a symbol.
+// nats a symbol. With a loss scaler it may be a step that is skipped, which is no error and does not count: see
+// hst_trainer_result, that of the last call.
 HST_API hst_status hst_trainer_step(hst_trainer *trainer, double *loss);
+HST_API hst_step_result hst_trainer_result(const hst_trainer *trainer);
 
 HST_API hst_lm *hst_trainer_model(hst_trainer *trainer);                    // owned by the trainer
+HST_API hst_scaler *hst_trainer_scaler(hst_trainer *trainer);               // the same; NULL where there is none
 HST_API hst_ema *hst_trainer_ema(hst_trainer *trainer);                     // the same; NULL where there is none
 HST_API const hst_train_options *hst_trainer_options(hst_trainer *trainer); // steps is filled in once planned
 

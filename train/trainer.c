@@ -64,6 +64,7 @@ static void make_parts(hst_trainer *t, const hst_lm_config *config, const char *
     if (!(t->stream = hst_stream_new(t->text, o->batch, o->length, o->seed))) return;
     o->steps = steps_of(t);
     if (!(t->model = hst_lm_new(t->ctx, config)) || (file && !hst_lm_read(t->model, path, file))) return;
+    hst_make_precision(t);
     hst_optimizer_options optimizer = hst_optimizer_defaults(o->optimizer);
     optimizer.decay = o->weight_decay;
     optimizer.momentum = o->momentum;
@@ -93,8 +94,9 @@ hst_trainer *hst_trainer_make(hst_context *ctx, const hst_train_options *options
         hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: the held-out text was encoded with another tokenizer");
     hst_train_options o = *options;
     if (o.weight_decay < 0) o.weight_decay = o.optimizer == HST_ADAMW ? 0.3 : 0;
-    hst_trainer *t =
-        hst_get_status(ctx) == HST_OK && check(ctx, &o) ? hst_allocate(ctx, sizeof *t, HST_WORKSPACE) : NULL;
+    hst_trainer *t = hst_get_status(ctx) == HST_OK && hst_fill_in_precision(ctx, &o) && check(ctx, &o)
+                         ? hst_allocate(ctx, sizeof *t, HST_WORKSPACE)
+                         : NULL;
     if (!t) return NULL;
     *t = (hst_trainer){.ctx = ctx,
                        .options = o,
@@ -132,6 +134,7 @@ void hst_trainer_free(hst_trainer *t) {
     hst_unretain(t->state);
     hst_unretain(t->carried);
     hst_ema_free(t->ema);
+    hst_scaler_free(t->scaler);
     hst_optimizer_free(t->optimizer);
     hst_lm_free(t->model);
     hst_stream_free(t->stream);
@@ -141,6 +144,14 @@ void hst_trainer_free(hst_trainer *t) {
 hst_lm *hst_trainer_model(hst_trainer *t) {
     if (!t) return NULL;
     return t->model;
+}
+hst_scaler *hst_trainer_scaler(hst_trainer *t) {
+    if (!t) return NULL;
+    return t->scaler;
+}
+hst_step_result hst_trainer_result(const hst_trainer *t) {
+    if (!t) return HST_STEP_FAILED;
+    return t->result;
 }
 hst_ema *hst_trainer_ema(hst_trainer *t) {
     if (!t) return NULL;
@@ -179,8 +190,9 @@ static double learning_rate(const hst_trainer *t) {
     return hst_schedule_rate(&s, t->done.step);
 }
 
+// Without a scaler, which would skip the step, there is nothing to go on with.
 static bool check_finite(hst_trainer *t) {
-    if (isfinite(t->loss) && isfinite(t->norm)) return true;
+    if (t->scaler || (isfinite(t->loss) && isfinite(t->norm))) return true;
     hst_fail(t->ctx, HST_ERROR_DIVERGED,
              "training diverged at step %lld: the %s is no longer a finite number; a learning rate below %g may help",
              (long long)t->done.step + 1, isfinite(t->loss) ? "gradient" : "loss", t->rate);
@@ -189,16 +201,19 @@ static bool check_finite(hst_trainer *t) {
 
 // One batch's loss, and its gradients: written, or, after the first batch of a step, added to what is there.
 static void forward_backward(hst_trainer *t, bool first) {
+    hst_parameters *list = t->model->parameters;
+    hst_precision_begin(t);
     hst_tensor *c, *loss = hst_cross_entropy(hst_lm_forward(t->model, t->ids, t->carried, true, &c), t->targets);
-    hst_request_gradients(t->model->parameters, first ? HST_WRITE : HST_ADD);
-    if (!loss || hst_backward(t->ctx, loss) != HST_OK) return;
+    hst_precision_end(t);
+    hst_request_gradients(list, first ? HST_WRITE : HST_ADD);
+    if (!loss || hst_scaled_backward(t->scaler, 1, &list, loss) != HST_OK) return;
     t->loss += hst_item(loss, NULL);
     hst_copy_tensor(t->carried, c, false);
 }
 
 static bool take_batch(hst_trainer *t, int64_t n) {
     hst_context *ctx = t->ctx;
-    int64_t number = t->done.step * t->options.accumulate + n; // of the run's batches
+    int64_t number = hst_batches_read(t) + n; // of the run's batches
     bool new_epoch;
     hst_stream_seek(t->stream, number); // also when a step is tried again
     if (ctx->status != HST_OK || hst_stream_next(t->stream, t->ids, t->targets, &new_epoch) != HST_OK) return false;
@@ -211,16 +226,35 @@ static bool take_batch(hst_trainer *t, int64_t n) {
     return ctx->status == HST_OK;
 }
 
-// The loss is the mean over the batches, and so is its gradient: the sum in the buffers, divided here, once.
+// Unscale, check and measure; clip; step; then the scaler. The loss is the mean over the batches, and so are the
+// gradient and its norm.
 static bool update(hst_trainer *t) {
-    double batches = (double)t->options.accumulate;
-    t->loss /= batches;
-    t->norm = hst_gradient_norm(t->model->parameters) / batches;
+    hst_parameters *list = t->model->parameters;
+    double factor;
+    t->loss /= (double)t->options.accumulate;
     t->rate = learning_rate(t);
-    if (!check_finite(t)) return false;
-    hst_optimizer_step(t->optimizer, t->rate, hst_clip_factor(t->norm, t->options.clip) / batches);
-    if (t->ema) hst_ema_update(t->ema);
+    t->scale = hst_scaler_scale(t->scaler);
+    if (hst_unscale_gradients(list, &t->norm) != HST_OK || !check_finite(t) ||
+        hst_clip_gradients(list, t->options.clip, &factor) == HST_CLIP_FAILED)
+        return false;
+    t->result = hst_scaled_step(t->scaler, t->optimizer, t->rate, factor);
+    if (t->result == HST_STEP_FAILED || hst_scaler_update(t->scaler) != HST_OK) return false;
+    hst_scaler_describe(t->scaler, t->scaler_did, sizeof t->scaler_did);
+    if (t->ema && t->result == HST_STEPPED) hst_ema_update(t->ema);
     return t->ctx->status == HST_OK;
+}
+
+// A step that was skipped leaves everything as it was but its place in the text, and the carried state, as long as that
+// is one that can be carried.
+static void count(hst_trainer *t) {
+    if (t->result != HST_SKIPPED_NAN_LOSS) hst_copy_tensor(t->state, t->carried, false);
+    if (t->result != HST_STEPPED) {
+        t->done.skipped++;
+        return;
+    }
+    t->done.step++;
+    double weight = t->done.step < 50 ? 1.0 / (double)t->done.step : 0.02;
+    t->done.smooth_loss = t->done.step == 1 ? t->loss : t->done.smooth_loss + weight * (t->loss - t->done.smooth_loss);
 }
 
 hst_status hst_trainer_step(hst_trainer *t, double *loss) {
@@ -236,10 +270,7 @@ hst_status hst_trainer_step(hst_trainer *t, double *loss) {
         if (!take_batch(t, n)) return ctx->status;
     }
     if (!update(t)) return ctx->status;
-    hst_copy_tensor(t->state, t->carried, false);
-    t->done.step++;
-    double weight = t->done.step < 50 ? 1.0 / (double)t->done.step : 0.02;
-    t->done.smooth_loss = t->done.step == 1 ? t->loss : t->done.smooth_loss + weight * (t->loss - t->done.smooth_loss);
+    count(t);
     if (loss) *loss = t->loss;
     return HST_OK;
 }

@@ -13,19 +13,24 @@ struct hst_trainer {
     const hst_corpus *text, *held_out;
     hst_lm *model;
     hst_optimizer *optimizer;
-    hst_ema *ema; // NULL: none
+    hst_scaler *scaler; // NULL: none
+    hst_ema *ema;       // NULL: none
     hst_stream *stream;
     hst_tensor *ids, *targets; // (L, B)
     hst_tensor *state;         // (N, B, D): what the lanes carry from step to step
     hst_tensor *carried;       // the same within a step, from batch to batch
     bool (*go_on)(void *user); // asked between the batches of a step, if not NULL; false: it is as if not begun
     void *user;
-    double loss, norm, rate;                // of the last step
+    double loss, norm, rate, scale;         // of the last step
+    hst_step_result result;                 // the same
+    char scaler_did[HST_FIELD_TEXT_SIZE];   // what the scaler did after it
+    hst_scaler_state scaler_state;          // the scaler's, as files hold it
     char text_sum[HST_FIELD_TEXT_SIZE];     // SHA-256 of text, once it was needed: a run goes on with the same
     char held_out_sum[HST_FIELD_TEXT_SIZE]; // the same of held_out; "": there is none
     char isa[HST_FIELD_TEXT_SIZE];          // of the kernels that the last checkpoint was made with
     struct {                                // what the run has got to; with the tensors, all that it needs to go on
         int64_t step;                       // steps done
+        int64_t skipped;                    // steps that were skipped
         int64_t evaluated, best_step;       // the steps of the last evaluation and of the best
         int64_t since_best;                 // evaluations after the best
         double validation, best;            // their losses; NaN before the first
@@ -55,6 +60,20 @@ enum { HST_EVALUATED_CHUNK = 1024 };
 // hst_lm_evaluate, for as long as go_on says so; what *nats is after a refusal is nobody's loss.
 hst_status hst_evaluate_while(const hst_lm *model, hst_symbols text, int64_t reset, float *losses, double *nats,
                               bool (*go_on)(void *user), void *user);
+
+// The batches read so far, for steps and for what was skipped.
+static inline int64_t hst_batches_read(const hst_trainer *t) {
+    return (t->done.step + t->done.skipped) * t->options.accumulate;
+}
+
+// Mixed precision (precision.c). Fills in what is left to the preset; false after an error. The fields of mixed
+// precision of other options. The scaler and what operations see of the parameters, of a trainer whose model is there.
+// The region in which its model runs.
+bool hst_fill_in_precision(hst_context *ctx, hst_train_options *options);
+void hst_take_precision(const hst_train_options *from, hst_train_options *to);
+void hst_make_precision(hst_trainer *trainer);
+void hst_precision_begin(const hst_trainer *trainer);
+void hst_precision_end(const hst_trainer *trainer);
 
 double hst_seconds(void); // a clock that only goes forward
 

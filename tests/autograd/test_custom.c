@@ -404,10 +404,10 @@ Test(autograd_custom, callbacks_leave_scopes_as_they_were) {
         const char *words;
     } mistakes[] = {{ends_a_scope, "hst_scope_end: no scope is open"},
                     {exchanges_scopes, "hst_scope_end: no scope is open"},
-                    {begins_a_scope, "must end the scopes and the no-grad regions that it begins"},
+                    {begins_a_scope, "must end the scopes and the regions that it begins"},
                     {begins_too_many, "hst_scope_begin: more than"},
-                    {ends_no_grad, "must end the scopes and the no-grad regions that it begins"},
-                    {begins_no_grad, "must end the scopes and the no-grad regions that it begins"}};
+                    {ends_no_grad, "must end the scopes and the regions that it begins"},
+                    {begins_no_grad, "must end the scopes and the regions that it begins"}};
     const hst_operation *good = cube();
     for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++)
         for (int in_backward = 0; in_backward < 2; in_backward++) {
