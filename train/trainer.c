@@ -239,7 +239,7 @@ static bool update(hst_trainer *t) {
         return false;
     t->result = hst_scaled_step(t->scaler, t->optimizer, t->rate, factor);
     if (t->result == HST_STEP_FAILED || hst_scaler_update(t->scaler) != HST_OK) return false;
-    hst_scaler_describe(t->scaler, t->scaler_did, sizeof t->scaler_did);
+    if (t->scaler) hst_scaler_describe(t->scaler, t->scaler_did, sizeof t->scaler_did);
     if (t->ema && t->result == HST_STEPPED) hst_ema_update(t->ema);
     return t->ctx->status == HST_OK;
 }

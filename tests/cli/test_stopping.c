@@ -134,7 +134,7 @@ Test(stopping, a_torn_last_line_of_the_log_goes_when_the_run_goes_on) {
 Test(stopping, what_does_not_go_on_says_why) {
     train_tiny();
     child c = RUN("train", "text.txt", "--resume", "--lr", "1");
-    cr_assert(c.code == 2 && strstr(c.err, "leave the others out"), "%s", c.err);
+    cr_assert(c.code == 2 && strstr(c.err, "leave --lr out"), "%s", c.err);
     c = RUN("train", "text.txt", "--resume", "-o", "elsewhere");
     cr_assert(c.code == 2 && strstr(c.err, "holds no run"), "%s", c.err);
     write_text("other.txt", 1000);

@@ -16,7 +16,8 @@ typedef struct cli_common {
     const char *isa; // NULL: $HALFSTEP_ISA, else auto
     int color;       // CLI_AUTO ...
     bool help;
-    bool unsafe; // accumulation; set by the commands that offer it
+    bool unsafe;                 // accumulation; set by the commands that offer it
+    bool given[CLI_MAX_OPTIONS]; // cli_is_given, in the order of cli_walk_options
 } cli_common;
 
 enum { CLI_AUTO, CLI_ALWAYS, CLI_NEVER };

@@ -9,10 +9,8 @@
 typedef enum kind { NOTHING, FILES, FOLDERS, WORDS } kind; // that can be offered
 
 static kind value_kind(const cli_option *option) {
-    return option->type == CLI_CHOICE   ? WORDS
-           : option->type == CLI_FILE   ? FILES
-           : option->type == CLI_FOLDER ? FOLDERS
-                                        : NOTHING;
+    bool choice = option->type == CLI_CHOICE || option->type == CLI_SWITCH;
+    return choice ? WORDS : option->type == CLI_FILE ? FILES : option->type == CLI_FOLDER ? FOLDERS : NOTHING;
 }
 
 // Takes the next operand off a list like "MODEL TEXT...": its length without brackets and dots, its begin in *operand;

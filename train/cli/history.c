@@ -1,5 +1,6 @@
 // history.c: see history.h. A run that was killed and went on has some steps twice in its log, and its seconds start
 // again: a line that goes back in steps makes those after it void, and seconds go on from the last one that counts.
+// Steps that were skipped for the loss scale are no points of a curve.
 #include "train/cli/history.h"
 
 #include "train/cli/cli.h"
@@ -13,6 +14,7 @@
 
 typedef struct record {
     bool is_start, is_step, is_evaluation;
+    bool skipped; // a step that was none: its line has the number of the last one
     history_point point;
     json_part symbol;
 } record;
@@ -37,6 +39,7 @@ static bool parse_line(const char *line, record *r) {
             r->is_step = json_is(value, "step");
             r->is_evaluation = json_is(value, "eval");
         }
+        if (json_is(key, "result")) r->skipped = !json_is(value, "stepped");
         if (json_is(key, "symbol")) r->symbol = value;
         if (json_is(key, "step")) r->point.step = json_number(value);
         if (json_is(key, "seconds")) r->point.seconds = json_number(value);
@@ -101,7 +104,8 @@ static bool read_line(reading *r, const char *text) {
     if (line.is_start && line.symbol.quoted)
         snprintf(r->history->symbol, sizeof r->history->symbol, "%.*s", (int)fmin((double)line.symbol.length, 23),
                  line.symbol.text);
-    return (!line.is_step && !line.is_evaluation) || add_point(r, &line);
+    bool is_point = (line.is_step && !line.skipped) || line.is_evaluation;
+    return !is_point || add_point(r, &line);
 }
 
 static bool has_losses(const history_points *points) {

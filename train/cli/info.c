@@ -82,7 +82,7 @@ static bool print_list(const char *heading, size_t (*list)(char *text, size_t si
 }
 
 static int describe_operations(void) {
-    if (!print_list("Operations: name, cast class, arguments -> results", hst_op_names)) return CLI_FAILED;
+    if (!print_list("Operations, with their cast classes by each op list", hst_op_names)) return CLI_FAILED;
     putchar('\n');
     return print_list("Sums: operation, result, kind, terms", hst_op_sums) ? CLI_DONE : CLI_FAILED;
 }

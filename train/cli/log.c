@@ -52,6 +52,10 @@ static void write_step(json_object *json, const hst_progress *p) {
     json_real(json, "lr", p->rate);
     json_real(json, "norm", p->norm);
     json_real(json, "tokens_per_second", p->tokens_per_second);
+    json_text(json, "result", hst_step_result_name(p->result));
+    json_integer(json, "skipped", p->skipped);
+    json_real(json, "scale", p->scale);
+    if (*p->scaler) json_text(json, "scaler", p->scaler);
 }
 
 void cli_log_progress(cli_log *log, const hst_progress *p) {

@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-enum { MAX_OPTIONS = 128 };
-
 typedef struct parser {
     const char *command;
     const cli_option *table;
@@ -28,11 +26,26 @@ const cli_option *cli_next_option(cli_walk *walk) {
     return NULL;
 }
 
-static const cli_option *find_long(const parser *p, const char *name, size_t length) {
-    cli_walk walk = cli_walk_options(p->table);
+const cli_option *cli_find_option(const cli_option *table, const char *name, size_t length) {
+    cli_walk walk = cli_walk_options(table);
     const cli_option *o;
     while ((o = cli_next_option(&walk)) && (strlen(o->name) != length || strncmp(o->name, name, length) != 0)) continue;
     return o;
+}
+
+static int place_of(const cli_option *table, const cli_option *option) {
+    int place = 0;
+    cli_walk walk = cli_walk_options(table);
+    while (cli_next_option(&walk) != option) place++;
+    return place;
+}
+
+bool cli_is_given(const cli_option *table, const void *values, const cli_option *option) {
+    return ((const cli_common *)values)->given[place_of(table, option)];
+}
+
+void cli_set_given(const cli_option *table, void *values, const cli_option *option) {
+    ((cli_common *)values)->given[place_of(table, option)] = true;
 }
 
 static const cli_option *find_alias(const parser *p, char alias) {
@@ -43,10 +56,10 @@ static const cli_option *find_alias(const parser *p, char alias) {
 }
 
 static bool refuse_unknown(const parser *p, const char *argument) {
-    const char *names[MAX_OPTIONS + 1];
+    const char *names[CLI_MAX_OPTIONS + 1];
     int count = 0;
     cli_walk walk = cli_walk_options(p->table);
-    for (const cli_option *o; count < MAX_OPTIONS && (o = cli_next_option(&walk));) names[count++] = o->name;
+    for (const cli_option *o; count < CLI_MAX_OPTIONS && (o = cli_next_option(&walk));) names[count++] = o->name;
     names[count] = NULL;
     char word[64];
     snprintf(word, sizeof word, "%.*s", (int)strcspn(argument, "="), argument);
@@ -79,13 +92,17 @@ static bool take_value(parser *p, const cli_option *o, const char *attached) {
 }
 
 static bool take_option(parser *p, const char *argument) {
+    const char *attached = argument[2] ? argument + 2 : NULL;
+    const cli_option *o;
     if (argument[1] == '-') {
         const char *name = argument + 2, *equals = strchr(name, '=');
-        const cli_option *o = find_long(p, name, equals ? (size_t)(equals - name) : strlen(name));
-        return o ? take_value(p, o, equals ? equals + 1 : NULL) : refuse_unknown(p, argument);
-    }
-    const cli_option *o = find_alias(p, argument[1]);
-    return o ? take_value(p, o, argument[2] ? argument + 2 : NULL) : refuse_unknown(p, argument);
+        o = cli_find_option(p->table, name, equals ? (size_t)(equals - name) : strlen(name));
+        attached = equals ? equals + 1 : NULL;
+    } else
+        o = find_alias(p, argument[1]);
+    if (!o) return refuse_unknown(p, argument);
+    cli_set_given(p->table, p->values, o);
+    return take_value(p, o, attached);
 }
 
 bool cli_parse(const char *command, const cli_option *table, void *values, char **arguments, int *count) {

@@ -16,10 +16,11 @@
 
 typedef enum cli_type {
     CLI_FLAG,    // bool, takes no argument
+    CLI_SWITCH,  // bool: which of two `choices`, the second is true
     CLI_INT,     // int
     CLI_INT64,   // int64_t
     CLI_SEED,    // uint64_t, all of them
-    CLI_REAL,    // double
+    CLI_REAL,    // double; `choices` may be a word for 0
     CLI_SECONDS, // double: "90", "90s", "3m", "1h30m"
     CLI_CHOICE,  // int: which of `choices`
     CLI_TEXT,    // const char *
@@ -42,6 +43,8 @@ typedef struct cli_option {
     const char *help;
 } cli_option;
 
+enum { CLI_MAX_OPTIONS = 128 }; // of a command, with the common ones
+
 static inline bool cli_table_goes_on(const cli_option *option) { return option->name || option->help; }
 
 // Visits the options of a command: first its own table (or NULL), then the common one, without headings.
@@ -58,6 +61,12 @@ const cli_option *cli_next_option(cli_walk *walk); // NULL after the last
 // is not an option is moved to the front of `arguments`, *count says how many; "--" ends the options. false after
 // printing what is wrong. A NULL table is empty; the list of arguments ends with NULL.
 bool cli_parse(const char *command, const cli_option *table, void *values, char **arguments, int *count);
+
+// Whether the command line had this option of the table, be it with its default; and as if it had.
+bool cli_is_given(const cli_option *table, const void *values, const cli_option *option);
+void cli_set_given(const cli_option *table, void *values, const cli_option *option);
+// The option of this name; NULL where the table has none.
+const cli_option *cli_find_option(const cli_option *table, const char *name, size_t length);
 
 // ---- values.c: one option's text to its target, and back ----
 

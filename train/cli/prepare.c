@@ -6,6 +6,7 @@
 #include "train/cli/signals.h"
 
 #include <limits.h>
+#include <string.h>
 #include <unistd.h>
 
 // ---- texts ----
@@ -75,10 +76,16 @@ static bool check_folder(run *r) {
 // ---- all of it ----
 
 static bool make_trainer(run *r, const char *checkpoint, const char *from) {
-    r->trainer = checkpoint ? hst_trainer_resume(r->ctx, checkpoint, r->text, r->held_out)
-                 : from     ? hst_trainer_new_from(r->ctx, from, &r->v.train, r->text, r->held_out)
-                            : hst_trainer_new(r->ctx, &r->v.train, r->text, r->held_out);
-    if (r->trainer) r->v.train = *hst_trainer_options(r->trainer);
+    const cli_option *precision = cli_find_option(cli_train_options, "precision", strlen("precision"));
+    bool changed = cli_is_given(cli_train_options, &r->v, precision);
+    r->trainer = checkpoint
+                     ? hst_trainer_resume_in(r->ctx, checkpoint, changed ? &r->v.train : NULL, r->text, r->held_out)
+                 : from ? hst_trainer_new_from(r->ctx, from, &r->v.train, r->text, r->held_out)
+                        : hst_trainer_new(r->ctx, &r->v.train, r->text, r->held_out);
+    if (r->trainer) {
+        r->v.train = *hst_trainer_options(r->trainer);
+        cli_precision_take(&r->v);
+    }
     return r->trainer != NULL;
 }
 

@@ -8,13 +8,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { STEP, LOSS, VALIDATION, RATE, NORM, SPEED, ETA, FIELDS };
+enum { STEP, LOSS, VALIDATION, RATE, NORM, SCALE, SPEED, ETA, FIELDS };
 enum { FIELD = 64, LINE = FIELDS * FIELD, ETA_STEPS = 5 };
 
 static const double terminal_interval = 0.1, plain_interval = 10; // seconds
 
 // Where the line does not fit, the first of these goes, then the next.
-static const int dispensable[] = {NORM, RATE, SPEED, VALIDATION, ETA, LOSS};
+static const int dispensable[] = {NORM, RATE, SPEED, SCALE, VALIDATION, ETA, LOSS};
 
 void cli_progress_begin(cli_progress *progress, bool quiet) {
     const char *name = getenv("TERM");
@@ -52,10 +52,12 @@ static void format_fields(const cli_progress *progress, const hst_progress *now,
     char left[32];
     snprintf(fields[STEP], FIELD, "step %lld/%lld %d%%", (long long)now->step, (long long)now->steps,
              now->steps > 0 ? (int)(100 * now->step / now->steps) : 0);
-    snprintf(fields[LOSS], FIELD, "loss %.3f (bpc %.3f)", now->smooth_loss, now->smooth_loss / M_LN2);
+    if (!isnan(now->smooth_loss)) // all steps so far were skipped
+        snprintf(fields[LOSS], FIELD, "loss %.3f (bpc %.3f)", now->smooth_loss, now->smooth_loss / M_LN2);
     if (!isnan(now->validation)) snprintf(fields[VALIDATION], FIELD, "val %.3f", now->validation);
     format_rate(now->rate, fields[RATE]);
     snprintf(fields[NORM], FIELD, "|g| %.2f", now->norm);
+    if (*now->scaler) snprintf(fields[SCALE], FIELD, "scale %.9g, %lld skipped", now->scale, (long long)now->skipped);
     if (!(now->tokens_per_second > 0)) return;
     format_speed(now->tokens_per_second, fields[SPEED]);
     if (now->step < ETA_STEPS) return; // the first steps are no measure

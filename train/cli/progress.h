@@ -2,10 +2,11 @@
 // than the terminal; elsewhere plain lines, one every ten seconds, during a long evaluation too. Fields, always in this
 // order:
 //
-//     step 1200/5000 24% | loss 1.532 (bpc 2.210) | val 1.611 | lr 3.0e-3 | |g| 0.82 | 41.2k tok/s | eta 1m32s
+//     step 1200/5000 24% | loss 1.532 (bpc 2.210) | val 1.611 | lr 3.0e-3 | |g| 0.82 | scale 65536, 2 skipped |
+//     41.2k tok/s | eta 1m32s
 //
 // loss is the running mean in nats per symbol (bpc: in bits), val the last evaluation's, |g| the gradient's norm before
-// clipping.
+// clipping, scale what the loss of the last step was multiplied by, where there is a loss scaler.
 #ifndef CLI_PROGRESS_H
 #define CLI_PROGRESS_H
 

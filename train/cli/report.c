@@ -37,6 +37,7 @@ static void print_plan(const run *r) {
         fprintf(stderr, "every %" PRId64 " steps\n", o->save_every);
     else
         fprintf(stderr, "after evaluations, every %" PRId64 " steps but at most once a minute\n", o->eval_every);
+    cli_precision_print(&r->v, stderr);
     fprintf(stderr, "with:  %d threads, %s kernels, %.1f MB of memory\n", hst_thread_count(r->ctx), hst_isa(r->ctx),
             (double)r->memory_bytes / 1e6);
 }
@@ -83,6 +84,7 @@ void cli_run_log_end(run *r, const char *result, const char *error) {
     json_real(&json, "smooth_loss", r->now.smooth_loss);
     json_real(&json, "validation", r->now.validation);
     json_real(&json, "best", r->now.best);
+    json_integer(&json, "skipped", r->now.skipped);
     if (error) json_text(&json, "error", error);
     cli_log_end(&r->log, &json);
 }

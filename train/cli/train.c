@@ -22,8 +22,9 @@ static void on_library_message(int level, const char *message, void *user) {
         fprintf(stderr, "note: %s\n", message);
 }
 
-// The first step, about a thousand evenly spaced ones, the last.
+// The first step, about a thousand evenly spaced ones, the last; and each that was skipped.
 static bool step_is_logged(const hst_progress *p) {
+    if (p->result != HST_STEPPED) return true;
     int64_t every = p->steps / 1000 > 0 ? p->steps / 1000 : 1;
     return p->step == 1 || p->step % every == 0 || p->step == p->steps;
 }
@@ -75,6 +76,7 @@ static void print_result(const run *r) {
         json_object json = json_begin(stdout);
         json_text(&json, "run", r->v.output);
         json_integer(&json, "steps", p->step);
+        json_integer(&json, "skipped", p->skipped);
         json_real(&json, "seconds", p->seconds);
         json_text(&json, "symbol", unit);
         json_real(&json, "training_nats_per_symbol", p->smooth_loss);
@@ -88,7 +90,9 @@ static void print_result(const run *r) {
     fprintf(stderr, "%s loss: %.4f nats per %s (%.4f bits)", validated ? "held-out" : "training", loss, unit,
             loss / M_LN2);
     if (validated && p->best_step < p->step) fprintf(stderr, " at step %" PRId64 ", the best", p->best_step);
-    fprintf(stderr, "; steps: %" PRId64 ", time: %s\n", p->step, cli_format_duration(p->seconds, spent, sizeof spent));
+    fprintf(stderr, "; steps: %" PRId64, p->step);
+    if (p->skipped > 0) fprintf(stderr, ", %" PRId64 " skipped", p->skipped);
+    fprintf(stderr, ", time: %s\n", cli_format_duration(p->seconds, spent, sizeof spent));
     fprintf(stderr, "sample it with: %s generate %s\n", cli_quoted(program_invocation_name, program, sizeof program),
             cli_quoted(r->v.output, quoted, sizeof quoted));
 }
@@ -148,7 +152,7 @@ static int run_train(const void *values, int count, char **operands) {
     char folder[PATH_MAX];
     run r = {.v = *(const cli_train_values *)values, .texts = count, .paths = operands};
     if (!r.v.output) r.v.output = cli_default_folder(operands[0], folder, sizeof folder);
-    if (!cli_train_options_fit(&r.v)) return CLI_USAGE;
+    if (!cli_train_options_fit(&r.v) || !cli_precision_fit(&r.v)) return CLI_USAGE;
     cli_progress_begin(&r.progress, r.v.quiet);
     int code = CLI_DONE;
     r.ctx = cli_open(&r.v.common, on_library_message, &r, &code);

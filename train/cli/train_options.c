@@ -2,6 +2,7 @@
 #include "train/cli/train_options.h"
 #include "train/cli/folder.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -92,6 +93,41 @@ const cli_option cli_train_options[] = {
      .help = "what is added to the root of that average"},
     {"ema", 0, "D", CLI_REAL, AT(train.ema), .low = 0, .high = 0.999999, .standard = "0, the weights themselves",
      .help = "evaluate and save an average of the weights that keeps the share D of itself in a step"},
+    {.help = CLI_PRECISION_HEADING},
+    {"precision", 0, "PRESET", CLI_CHOICE, AT(train.precision),
+     .choices = "fp32|amp-fp16|amp-bf16|apex-O1|apex-O2|apex-O3|deepspeed-fp16|deepspeed-bf16|mxnet-amp",
+     .help = "as which system trains: fp32, amp-fp16, amp-bf16 (PyTorch), apex-O1, apex-O2, apex-O3, deepspeed-fp16, "
+             "deepspeed-bf16, mxnet-amp; with --resume the run goes on in it"},
+    {"amp-recurrence-fp16", 0, NULL, CLI_SWITCH, AT(train.recurrence_f32), .choices = "on|off",
+     .help = "whether in an autocast region the layers hand on 16 bits or f32; their states have f32 in any case"},
+    {"op-list", 0, "LIST", CLI_CHOICE, AT(train.op_list),
+     .choices = "halfstep|torch_cuda|torch_cpu|mxnet_fp16|mxnet_bf16|apex_o1", .standard = "the preset's",
+     .help = "which operations have 16 bits in an autocast region: halfstep, torch_cuda, torch_cpu, mxnet_fp16, "
+             "mxnet_bf16, apex_o1; `halfstep info --ops` prints them"},
+    {"scaler", 0, "PROFILE", CLI_CHOICE, AT(train.scaler),
+     .choices = "none|static|torch|apex|deepspeed_zero|deepspeed_fused|mxnet", .standard = "the preset's",
+     .help = "whose loss scaler: none, static, torch, apex, deepspeed_zero, deepspeed_fused, mxnet"},
+    {"loss-scale", 0, "dynamic|S", CLI_REAL, AT(loss_scale), .low = 0, .high = FLT_MAX, .ends = CLI_ABOVE_LOW,
+     .choices = "dynamic", .standard = "the preset's",
+     .help = "what the loss is multiplied by, where that is constant"},
+    {"init-scale", 0, "S", CLI_REAL, AT(train.init_scale), .low = 0, .high = FLT_MAX, .ends = CLI_ABOVE_LOW,
+     .standard = "the scaler's", .help = "the first loss scale"},
+    {"growth-factor", 0, "F", CLI_REAL, AT(train.growth), .low = 1, .high = 1e6, .ends = CLI_ABOVE_LOW,
+     .standard = "the scaler's", .help = "what raises the scale"},
+    {"backoff-factor", 0, "F", CLI_REAL, AT(train.backoff), .low = 1e-6, .high = 1, .ends = CLI_BELOW_HIGH,
+     .standard = "the scaler's", .help = "what lowers it"},
+    {"growth-interval", 0, "N", CLI_INT64, AT(train.growth_interval), .low = 1, .high = 1e12,
+     .standard = "the scaler's", .help = "after how many steps without an overflow it is raised"},
+    {"hysteresis", 0, "N", CLI_INT64, AT(train.hysteresis), .low = 1, .high = 1e12, .standard = "the scaler's",
+     .help = "the how manieth overflow lowers it"},
+    {"consecutive-hysteresis", 0, NULL, CLI_FLAG, AT(train.consecutive_hysteresis),
+     .help = "count overflows anew after each step without one, not only after growth"},
+    {"min-scale", 0, "S", CLI_REAL, AT(train.min_scale), .low = 0, .high = FLT_MAX, .standard = "the scaler's",
+     .help = "the least that it is lowered to; 0 for no limit"},
+    {"max-scale", 0, "S", CLI_REAL, AT(train.max_scale), .low = 0, .high = FLT_MAX, .standard = "the scaler's",
+     .help = "the most that it is raised to; 0 for no limit"},
+    {"max-skips", 0, "N", CLI_INT64, AT(train.max_consecutive_skips), .low = 0, .high = 1e12,
+     .standard = "the scaler's", .help = "how many skipped steps in a row end the run; 0 for no limit"},
     {.help = "Teaching"},
     {"unsafe-accumulation", 0, NULL, CLI_FLAG, AT(common.unsafe),
      .help = "round after each addition of every sum, with slow kernels: what `halfstep doctor accumulate` shows"},
@@ -104,6 +140,7 @@ void cli_train_defaults(void *values) {
     cli_train_values *v = values;
     hst_train_defaults(&v->train, sizeof v->train);
     v->val_split = 0.1;
+    v->loss_scale = -1;
 }
 
 // Options of the optimizer or the schedule that the chosen one does not have: the sentence about the first, or NULL.
@@ -127,11 +164,21 @@ static const char *find_misfit(const hst_train_options *o, const hst_train_optio
     return NULL;
 }
 
+// What a run that goes on has already, and its files say: the first such option that is given, or NULL.
+static const cli_option *find_setting(const cli_train_values *v) {
+    for (const cli_option *o = cli_train_options; cli_table_goes_on(o); o++) {
+        bool setting = o->offset - AT(train) < sizeof v->train || o->offset == AT(tokenizer);
+        if (o->name && setting && !cli_is_of_precision(o) && cli_is_given(cli_train_options, v, o)) return o;
+    }
+    return NULL;
+}
+
 bool cli_train_options_fit(const cli_train_values *v) {
     hst_train_options standard;
     hst_train_defaults(&standard, sizeof standard);
     const hst_train_options *o = &v->train;
     const char *misfit = find_misfit(o, &standard);
+    const cli_option *setting = v->resume ? find_setting(v) : NULL;
     if ((o->steps > 0) + (o->seconds > 0) + (o->epochs != standard.epochs) > 1)
         cli_error("--steps, --time and --epochs exclude each other");
     else if (!*v->output)
@@ -152,8 +199,8 @@ bool cli_train_options_fit(const cli_train_values *v) {
         cli_error("--patience needs a held-out text; --val-split 0 leaves none");
     else if (v->resume && v->force)
         cli_error("--resume and --force exclude each other");
-    else if (v->resume && (memcmp(o, &standard, sizeof standard) != 0 || v->tokenizer != CLI_BYTES))
-        cli_error("--resume takes the run's settings; leave the others out");
+    else if (setting)
+        cli_error("--resume takes the run's settings, all but those of mixed precision; leave --%s out", setting->name);
     else if (v->resume && !cli_folder_in_use(v->output))
         cli_error("%s: holds no run to go on with", v->output);
     else if (!v->resume && cli_folder_in_use(v->output) && !v->force)

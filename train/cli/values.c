@@ -107,7 +107,12 @@ bool cli_set_value(const cli_option *option, void *values, const char *text) {
     case CLI_INT:
     case CLI_INT64:
         return read_integer(text, &integer) && set_integer(option, target, integer);
+    case CLI_SWITCH:
+        choice = read_choice(option->choices, text);
+        if (choice >= 0) *(bool *)target = choice == 1;
+        return choice >= 0;
     case CLI_REAL:
+        if (option->choices && !strcmp(text, option->choices)) return *(double *)target = 0, true;
         return read_number(text, &real, &rest) && !*rest && set_real(option, target, real);
     case CLI_SECONDS:
         return read_duration(text, &real) && set_real(option, target, real);
@@ -142,7 +147,8 @@ const char *cli_describe_type(const cli_option *option, char *buffer, size_t siz
         snprintf(buffer, size, "an integer %s", range);
         break;
     case CLI_REAL:
-        snprintf(buffer, size, "a number %s", range);
+        snprintf(buffer, size, "%s%sa number %s", option->choices ? option->choices : "", option->choices ? " or " : "",
+                 range);
         break;
     case CLI_SECONDS:
         snprintf(buffer, size, "a duration like 90s, 3m or 1h30m, %s seconds", range);
@@ -150,6 +156,7 @@ const char *cli_describe_type(const cli_option *option, char *buffer, size_t siz
     case CLI_SEED:
         snprintf(buffer, size, "an integer from 0 to %" PRIu64, UINT64_MAX);
         break;
+    case CLI_SWITCH:
     case CLI_CHOICE:
         snprintf(buffer, size, "one of %s", option->choices);
         break;
@@ -169,9 +176,15 @@ const char *cli_describe_type(const cli_option *option, char *buffer, size_t siz
     return buffer;
 }
 
+// The nth of "a|b|c"
+static const char *format_choice(const char *choices, int n, char *buffer, size_t size) {
+    for (; n > 0; n--) choices += strcspn(choices, "|") + 1;
+    snprintf(buffer, size, "%.*s", (int)strcspn(choices, "|"), choices);
+    return buffer;
+}
+
 const char *cli_format_value(const cli_option *option, const void *values, char *buffer, size_t size) {
     const void *source = (const char *)values + option->offset;
-    const char *choice = option->choices;
     switch (option->type) {
     case CLI_FLAG:
         snprintf(buffer, size, "%s", *(const bool *)source ? "true" : "false");
@@ -191,13 +204,15 @@ const char *cli_format_value(const cli_option *option, const void *values, char 
         snprintf(buffer, size, "%" PRIu64, *(const uint64_t *)source);
         break;
     case CLI_REAL:
+        if (option->choices && *(const double *)source == 0) return format_choice(option->choices, 0, buffer, size);
+        // fallthrough
     case CLI_SECONDS:
         snprintf(buffer, size, "%.10g", *(const double *)source);
         break;
+    case CLI_SWITCH:
+        return format_choice(option->choices, *(const bool *)source, buffer, size);
     case CLI_CHOICE:
-        for (int i = *(const int *)source; i > 0; i--) choice += strcspn(choice, "|") + 1;
-        snprintf(buffer, size, "%.*s", (int)strcspn(choice, "|"), choice);
-        break;
+        return format_choice(option->choices, *(const int *)source, buffer, size);
     }
     return buffer;
 }
@@ -228,8 +243,12 @@ static void write_field(json_object *json, const cli_option *option, const void 
         break;
     case CLI_REAL:
     case CLI_SECONDS:
-        json_real(json, key, *(const double *)source);
-        break;
+        if (!option->choices || *(const double *)source != 0) {
+            json_real(json, key, *(const double *)source);
+            break;
+        }
+        // fallthrough
+    case CLI_SWITCH:
     case CLI_CHOICE:
         json_text(json, key, cli_format_value(option, values, text, sizeof text));
         break;
