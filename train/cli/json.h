@@ -1,4 +1,4 @@
-// json.h: writes one flat JSON object on one line, and reads one (json_read.c).
+// json.h: writes one flat JSON object on one line, and reads one (json_read.c), or any JSON (json_walk.c).
 //
 //     json_object json = json_begin(stdout);
 //     json_text(&json, "event", "step");
@@ -46,5 +46,23 @@ json_reader json_read(const char *line);
 bool json_next(json_reader *reader);              // to the next field; false at the end, or where there is no field
 bool json_is(json_part string, const char *text); // whether it is that string
 double json_number(json_part value);              // NaN for what is no finite number
+
+// ---- json_walk.c: a configuration, with objects in objects ----
+
+typedef struct json_value {
+    const char *path; // "optimizer.params.betas.0"; "" for the whole text's value
+    char kind;        // '{', '[', '"', '0' (a number), 'b' (true or false), 'n' (null)
+    json_part part;   // of all but '{' and '['
+    int line;         // where it starts, from 1
+} json_value;
+
+typedef struct json_fault {
+    int line;
+    const char *what; // NULL: the text is JSON as far as it was read
+} json_fault;
+
+// Visits the values of a text in their order, objects and arrays before what is in them. false where `visit` was, or
+// where the text is no JSON, which *fault explains.
+bool json_walk(const char *text, bool (*visit)(const json_value *value, void *user), void *user, json_fault *fault);
 
 #endif

@@ -1,5 +1,6 @@
 // train.c: `halfstep train`: texts in, a run folder out. The training itself is the library's (train/train.h), its
 // options are in train_options.c, the checks before it in prepare.c, what is told of it in report.c.
+#include "train/cli/deepspeed.h"
 #include "train/cli/folder.h"
 #include "train/cli/plot.h"
 #include "train/cli/png.h"
@@ -152,9 +153,10 @@ static int run_train(const void *values, int count, char **operands) {
     char folder[PATH_MAX];
     run r = {.v = *(const cli_train_values *)values, .texts = count, .paths = operands};
     if (!r.v.output) r.v.output = cli_default_folder(operands[0], folder, sizeof folder);
+    int code = cli_deepspeed_read(&r.v);
+    if (code != CLI_DONE) return code;
     if (!cli_train_options_fit(&r.v) || !cli_precision_fit(&r.v)) return CLI_USAGE;
     cli_progress_begin(&r.progress, r.v.quiet);
-    int code = CLI_DONE;
     r.ctx = cli_open(&r.v.common, on_library_message, &r, &code);
     if (!r.ctx) return code;
     code = cli_run_prepare(&r);

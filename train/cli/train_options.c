@@ -17,6 +17,10 @@ const cli_option cli_train_options[] = {
     {"from", 0, "MODEL", CLI_FILE, AT(from), .standard = "",
      .help = "start from a model's weights, a file or a run folder; its shape and symbols are the model's"},
     {"force", 'f', NULL, CLI_FLAG, AT(force), .help = "start over in a folder that holds a run"},
+    {"deepspeed-config", 0, "FILE", CLI_FILE, AT(deepspeed), .standard = "",
+     .help =
+         "take options from DeepSpeed's JSON: fp16, bf16, gradient_clipping, the batch sizes, optimizer, scheduler; "
+         "an option that the file sets too is an error"},
     {"steps", 0, "N", CLI_INT64, AT(train.steps), .low = 1, .high = 1e12, .standard = "", .help = "train for N steps"},
     {"time", 0, "TIME", CLI_SECONDS, AT(train.seconds), .low = 0, .high = 1e8, .ends = CLI_ABOVE_LOW, .standard = "",
      .help = "train for about a duration, 90s, 3m or 1h30m; the speed is measured first and gives the number of steps"},
@@ -103,7 +107,7 @@ const cli_option cli_train_options[] = {
     {"op-list", 0, "LIST", CLI_CHOICE, AT(train.op_list),
      .choices = "halfstep|torch_cuda|torch_cpu|mxnet_fp16|mxnet_bf16|apex_o1", .standard = "the preset's",
      .help = "which operations have 16 bits in an autocast region: halfstep, torch_cuda, torch_cpu, mxnet_fp16, "
-             "mxnet_bf16, apex_o1; `halfstep info --ops` prints them"},
+             "mxnet_bf16, apex_o1; `halfstep info` can print them"},
     {"scaler", 0, "PROFILE", CLI_CHOICE, AT(train.scaler),
      .choices = "none|static|torch|apex|deepspeed_zero|deepspeed_fused|mxnet", .standard = "the preset's",
      .help = "whose loss scaler: none, static, torch, apex, deepspeed_zero, deepspeed_fused, mxnet"},
@@ -167,7 +171,8 @@ static const char *find_misfit(const hst_train_options *o, const hst_train_optio
 // What a run that goes on has already, and its files say: the first such option that is given, or NULL.
 static const cli_option *find_setting(const cli_train_values *v) {
     for (const cli_option *o = cli_train_options; cli_table_goes_on(o); o++) {
-        bool setting = o->offset - AT(train) < sizeof v->train || o->offset == AT(tokenizer);
+        bool setting =
+            o->offset - AT(train) < sizeof v->train || o->offset == AT(tokenizer) || o->offset == AT(deepspeed);
         if (o->name && setting && !cli_is_of_precision(o) && cli_is_given(cli_train_options, v, o)) return o;
     }
     return NULL;

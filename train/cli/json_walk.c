@@ -1,0 +1,146 @@
+// json_walk.c: see json.h: a whole JSON text with objects in objects (RFC 8259), a value at a time.
+#include "train/cli/json.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 64, MAX_PATH_LENGTH = 256 };
+
+typedef struct walker {
+    const char *at, *counted; // the lines up to the latter are counted
+    int line;
+    char path[MAX_PATH_LENGTH];
+    int depth;
+    bool (*visit)(const json_value *value, void *user);
+    void *user;
+    const char *fault; // NULL: none
+} walker;
+
+static int line_at(walker *w) {
+    for (; w->counted < w->at; w->counted++) w->line += *w->counted == '\n';
+    return w->line;
+}
+
+static bool fail(walker *w, const char *fault) {
+    w->fault = fault;
+    return false;
+}
+
+static void skip_blanks(walker *w) { w->at += strspn(w->at, " \t\r\n"); }
+
+static const char *skip_digits(const char *s) {
+    while (isdigit((unsigned char)*s)) s++;
+    return s;
+}
+
+// ---- scalars ----
+
+static bool take_string(walker *w, json_part *part) {
+    if (*w->at != '"') return fail(w, "a string is expected");
+    const char *s = w->at + 1;
+    for (; *s != '"'; s++) {
+        if ((unsigned char)*s < 0x20) return fail(w, "this string has no end");
+        if (*s != '\\') continue;
+        if (!*++s || !strchr("\"\\/bfnrtu", *s)) return fail(w, "a string has an unknown escape");
+        for (int i = 0; *s == 'u' && i < 4; i++)
+            if (!isxdigit((unsigned char)s[i + 1])) return fail(w, "\\u needs four hexadecimal digits");
+    }
+    *part = (json_part){.text = w->at + 1, .length = (size_t)(s - w->at - 1), .quoted = true};
+    w->at = s + 1;
+    return true;
+}
+
+static bool take_number(walker *w, json_part *part) {
+    const char *s = w->at + (*w->at == '-'), *digits = s;
+    s = *s == '0' ? s + 1 : skip_digits(s);
+    bool whole = s > digits;
+    if (*s == '.') {
+        digits = ++s;
+        s = skip_digits(s);
+        whole = whole && s > digits;
+    }
+    if (*s == 'e' || *s == 'E') {
+        s += s[1] == '+' || s[1] == '-' ? 2 : 1;
+        digits = s;
+        s = skip_digits(s);
+        whole = whole && s > digits;
+    }
+    if (!whole) return fail(w, "this is no JSON value");
+    *part = (json_part){.text = w->at, .length = (size_t)(s - w->at)};
+    w->at = s;
+    return true;
+}
+
+static bool take_word(walker *w, json_part *part) {
+    static const char *const words[] = {"true", "false", "null"};
+    for (int i = 0; i < 3; i++) {
+        size_t length = strlen(words[i]);
+        if (strncmp(w->at, words[i], length) != 0) continue;
+        *part = (json_part){.text = w->at, .length = length};
+        w->at += length;
+        return true;
+    }
+    return fail(w, "this is no JSON value");
+}
+
+// ---- objects and arrays ----
+
+static bool take_value(walker *w);
+
+// The path grows by a member's key or an element's number.
+static bool take_name(walker *w, char open, size_t length, int number) {
+    json_part key = {.text = ""};
+    if (open == '{' && !take_string(w, &key)) return false;
+    const char *dot = length ? "." : "";
+    size_t room = sizeof w->path - length;
+    int taken = open == '{' ? snprintf(w->path + length, room, "%s%.*s", dot, (int)key.length, key.text)
+                            : snprintf(w->path + length, room, "%s%d", dot, number);
+    if ((size_t)taken >= room) return fail(w, "this key is too long");
+    skip_blanks(w);
+    if (open == '[') return true;
+    if (*w->at != ':') return fail(w, "a colon is expected after a key");
+    w->at++;
+    return true;
+}
+
+static bool take_members(walker *w, char open) {
+    char close = open == '{' ? '}' : ']';
+    size_t length = strlen(w->path);
+    if (++w->depth > MAX_DEPTH) return fail(w, "too many objects are inside each other");
+    w->at++;
+    skip_blanks(w);
+    for (int number = 0; *w->at != close; number++) {
+        if (number > 0 && *w->at != ',')
+            return fail(w, open == '{' ? "a comma or } is expected" : "a comma or ] is expected");
+        w->at += number > 0;
+        skip_blanks(w);
+        if (!take_name(w, open, length, number) || !take_value(w)) return false;
+        w->path[length] = '\0';
+        skip_blanks(w);
+    }
+    w->at++;
+    w->depth--;
+    return true;
+}
+
+static bool take_value(walker *w) {
+    skip_blanks(w);
+    json_value value = {.path = w->path, .kind = *w->at, .line = line_at(w)};
+    if (value.kind == '{' || value.kind == '[') return w->visit(&value, w->user) && take_members(w, value.kind);
+    bool word = isalpha((unsigned char)value.kind);
+    if (!(value.kind == '"' ? take_string(w, &value.part)
+          : word            ? take_word(w, &value.part)
+                            : take_number(w, &value.part)))
+        return false;
+    if (value.kind != '"') value.kind = !word ? '0' : value.kind == 'n' ? 'n' : 'b';
+    return w->visit(&value, w->user);
+}
+
+bool json_walk(const char *text, bool (*visit)(const json_value *value, void *user), void *user, json_fault *fault) {
+    walker w = {.at = text, .counted = text, .line = 1, .visit = visit, .user = user};
+    bool whole = take_value(&w);
+    skip_blanks(&w);
+    if (whole && *w.at) whole = fail(&w, "nothing may follow the value");
+    *fault = (json_fault){.line = line_at(&w), .what = w.fault};
+    return whole;
+}
