@@ -287,6 +287,36 @@ hst_trainer *hst_trainer_resume(hst_context *ctx, const char *path, const hst_co
     return hst_trainer_resume_in(ctx, path, NULL, text, held_out);
 }
 
+bool hst_trainer_read_options(hst_context *ctx, const char *path, hst_train_options *options) {
+    if (!options || hst_get_status(ctx) != HST_OK) return false;
+    hst_safetensors *file = hst_safetensors_open(ctx, path);
+    hst_trainer saved = {.done.step = 0};
+    hst_lm_config config;
+    hst_train_defaults(&saved.options, sizeof saved.options);
+    bool run = file && hst_safetensors_metadata(file, TRAINING_KEY) &&
+               hst_config_read(ctx, path, file, TRAINING_KEY, fields, &saved) &&
+               hst_lm_read_config(ctx, path, file, &config);
+    hst_safetensors_close(file);
+    if (!run) return false;
+    hst_train_take_model(&config, &saved.options);
+    saved.options.dropout = config.dropout;
+    saved.options.size = options->size;
+    memcpy(options, &saved.options, options->size < sizeof saved.options ? options->size : sizeof saved.options);
+    return true;
+}
+
+// ---- from a model ----
+
+static void warn_of_rounded_weights(hst_context *ctx, const char *path, const hst_safetensors *file) {
+    for (int i = 0; i < hst_safetensors_count(file); i++) {
+        hst_dtype dtype = hst_safetensors_entry(file, i)->dtype;
+        if (dtype != HST_F16 && dtype != HST_BF16) continue;
+        hst_log_message(ctx, HST_LOG_WARNING, "%s: its weights are %s; the f32 masters were made from them", path,
+                        hst_dtype_name(dtype));
+        return;
+    }
+}
+
 hst_trainer *hst_trainer_new_from(hst_context *ctx, const char *path, const hst_train_options *options,
                                   const hst_corpus *text, const hst_corpus *held_out) {
     hst_train_options o;
@@ -298,6 +328,7 @@ hst_trainer *hst_trainer_new_from(hst_context *ctx, const char *path, const hst_
         hst_train_take_model(&config, &o);
         config.dropout = o.dropout;
         t = hst_trainer_make(ctx, &o, &config, path, file, text, held_out);
+        if (t) warn_of_rounded_weights(ctx, path, file);
     }
     hst_safetensors_close(file);
     return t;

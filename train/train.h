@@ -121,7 +121,8 @@ HST_API hst_trainer *hst_trainer_new(hst_context *ctx, const hst_train_options *
                                      const hst_corpus *held_out);
 // The same with the weights and the shape of a model file instead of random ones, to train them further on another
 // text, which must be encoded with the model's tokenizer. The file's are hidden, layers, tied, projection, layer_norm,
-// highway_bias, no_rescale and tanh; the averages start from its weights.
+// highway_bias, no_rescale and tanh; the averages start from its weights. Where the file holds them in 16 bits the log
+// callback is warned that masters were made of these.
 HST_API hst_trainer *hst_trainer_new_from(hst_context *ctx, const char *path, const hst_train_options *options,
                                           const hst_corpus *text, const hst_corpus *held_out);
 // The trainer of a run that was stopped or killed, from its last.safetensors: weights, optimizer, carried state, place
@@ -133,6 +134,9 @@ HST_API hst_trainer *hst_trainer_resume(hst_context *ctx, const char *path, cons
 // and averages go on as they are; a loss scaler of another profile starts anew. The log callback is told.
 HST_API hst_trainer *hst_trainer_resume_in(hst_context *ctx, const char *path, const hst_train_options *precision,
                                            const hst_corpus *text, const hst_corpus *held_out);
+// The settings of the run that a checkpoint is of, into *options, which hst_train_defaults has prepared. false where
+// the file holds a model only, which is no error, and after an error.
+HST_API bool hst_trainer_read_options(hst_context *ctx, const char *path, hst_train_options *options);
 HST_API void hst_trainer_free(hst_trainer *trainer); // NULL is accepted
 
 // Runs to the end of the plan. Files go to `folder`, which must exist (NULL: none): model.safetensors, the best by

@@ -26,7 +26,7 @@ Test(null, no_context) {
     hst_lm_config config = hst_lm_defaults();
     cr_expect(!hst_parameters_new(NULL) && !hst_lm_new(NULL, &config) && !hst_lm_load(NULL, "x") &&
               !hst_corpus_new(NULL));
-    cr_expect(!hst_trainer_new(NULL, NULL, NULL, NULL));
+    cr_expect(!hst_trainer_new(NULL, NULL, NULL, NULL) && !hst_trainer_read_options(NULL, "x", NULL));
 }
 
 Test(null, no_tensor) {

@@ -3,6 +3,7 @@
 #include "train/cli/png.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +37,16 @@ static void print_tensors(const hst_parameters *list) {
     }
 }
 
+// Of a checkpoint: in what precision its run trains.
+static void print_precision(hst_context *ctx, const char *path) {
+    hst_train_options o;
+    hst_train_defaults(&o, sizeof o);
+    if (!hst_trainer_read_options(ctx, path, &o)) return;
+    printf("precision     %s", hst_precision_of(o.precision)->name);
+    if (o.scaler > HST_SCALER_NONE) printf(", loss scaler %s", hst_scaler_name((hst_scaler_profile)o.scaler));
+    putchar('\n');
+}
+
 static int describe_model(hst_context *ctx, const char *path) {
     hst_tokenizer *tokenizer;
     hst_lm *model = cli_read_model(ctx, path, &tokenizer);
@@ -43,6 +54,8 @@ static int describe_model(hst_context *ctx, const char *path) {
     const hst_parameters *list = hst_lm_parameters(model);
     print_configuration(hst_lm_configuration(model));
     if (tokenizer) printf("symbols       %ss\n", hst_tokenizer_unit(tokenizer));
+    char inside[PATH_MAX];
+    print_precision(ctx, cli_model_path(path, inside, sizeof inside));
     printf("parameters    %" PRId64 "\n", hst_parameter_elements(list));
     printf("tensors       %d, in memory (rows, columns)\n", hst_parameter_count(list));
     print_tensors(list);
