@@ -55,6 +55,7 @@ const hst_sum_row hst_sum_table[] = {
     {"hst_backward", "dy of a result used several times", D, "dx of each use"},
     {"hst_backward", "a gradient that is added to", D, "dx of each call"},
     {"hst_gradient_norm", "the norm", A, "squares of all gradients"},
+    {"hst_unscale_gradients", "the norm", A, "squares of all gradients, unscaled"},
     {"hst_optimizer_step", "m", D, "(1 - beta1) g of each step"},
     {"hst_optimizer_step", "v", D, "(1 - beta2) g^2 of each step"},
     {"hst_ema_update", "the average", D, "(1 - decay) w of each step"},

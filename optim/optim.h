@@ -80,6 +80,8 @@ HST_API void hst_optimizer_free(hst_optimizer *optimizer); // NULL is accepted
 // (hst_attach_grad_rows) only the gradient's rows are updated, weights and state, and no others decay: see README.md.
 HST_API hst_status hst_optimizer_step(hst_optimizer *optimizer, double rate, double factor);
 
+HST_API hst_parameters *hst_optimizer_parameters(const hst_optimizer *optimizer); // that it moves
+
 // The optimizer's state, for checkpoints: the step count and f32 tensors that it owns, named "adam.m.<parameter>",
 // "adam.v.<parameter>" or "sgd.momentum.<parameter>". i runs from 0 to hst_optimizer_state_count - 1.
 HST_API int64_t hst_optimizer_steps(const hst_optimizer *optimizer);

@@ -202,6 +202,11 @@ hst_status hst_optimizer_step(hst_optimizer *o, double rate, double factor) {
     return ctx->status;
 }
 
+hst_parameters *hst_optimizer_parameters(const hst_optimizer *o) {
+    if (!o) return NULL;
+    return o->list;
+}
+
 int64_t hst_optimizer_steps(const hst_optimizer *o) {
     if (!o) return 0;
     return o->steps;

@@ -66,7 +66,12 @@ hst_tensor *hst_parameter(hst_parameters *list, const char *name, hst_tensor *va
         return NULL;
     }
     strcpy(copy, name);
-    list->items[list->count++] = (hst_parameter_item){copy, hst_retain(value), value->rank >= 2};
+    list->items[list->count++] = (hst_parameter_item){.name = copy,
+                                                      .value = hst_retain(value),
+                                                      .decays = value->rank >= 2,
+                                                      .scale = 1,
+                                                      .pass = value->pass,
+                                                      .stepped = value->pass};
     return value;
 }
 
@@ -101,6 +106,7 @@ hst_status hst_request_gradients(hst_parameters *list, hst_request request) {
         return hst_fail(list->ctx, HST_ERROR_VALUE,
                         "hst_request_gradients: request %d; HST_WRITE or HST_ADD is needed (hst_attach_grad freezes)",
                         (int)request);
+    if (request == HST_WRITE) hst_begin_window(list); // what was accumulated will be gone
     for (int i = 0; i < list->count; i++)
         if (list->items[i].value->request != HST_NULL) list->items[i].value->request = request;
     return HST_OK;
@@ -110,7 +116,7 @@ double hst_gradient_norm(const hst_parameters *list) {
     if (!list) return NAN;
     double total = 0;
     for (int i = 0; i < list->count; i++) {
-        const hst_tensor *value = list->items[i].value, *grad = value->row_values ? value->row_values : value->grad;
+        const hst_tensor *grad = hst_gradient_of(list->items[i].value);
         double sum = 0;
         if (!grad) continue; // frozen
         list->ctx->backend->square_sum(list->ctx, &(hst_square_sum_args){hst_count(grad), hst_source_of(grad), &sum});

@@ -181,6 +181,16 @@ typedef struct hst_square_sum_args {
     double *sum;
 } hst_square_sum_args;
 
+// g = factor g in place, rounded once, and *sum = sum of g[i]^2 of the new g, in double as square_sum. A g[i] that is
+// not finite before or after the product makes the sum infinite or NaN, and nothing else does: squares of f32 are far
+// below the end of double's range.
+typedef struct hst_unscale_args {
+    int64_t count;
+    hst_real *g;
+    double factor;
+    double *sum;
+} hst_unscale_args;
+
 // y[o][i] = table[o][ids[i]]; y (outer, count, width), table (outer, rows, width). Fails naming the first id that the
 // mode refuses, after `what`: "embedding: id", say.
 typedef struct hst_lookup_args {
@@ -379,6 +389,7 @@ typedef struct hst_average_args {
     X(gemm_batch) \
     X(sum) \
     X(square_sum) \
+    X(unscale) \
     X(max) \
     X(max_grad) \
     X(softmax) \

@@ -8,6 +8,7 @@
 #include "ops/ops.h"           // operations
 #include "amp/scaler.h"        // loss scaling
 #include "optim/optim.h"       // parameters, optimizers, schedules
+#include "optim/scaling.h"     // a step in mixed precision
 #include "models/models.h"     // the language model, its files, sampling
 #include "data/data.h"         // texts and batches
 #include "train/train.h"       // the trainer

@@ -49,3 +49,13 @@ bool KERNEL(square_sum)(hst_context *ctx, const hst_square_sum_args *args) {
     }
     return true;
 }
+
+bool KERNEL(unscale)(hst_context *ctx, const hst_unscale_args *args) {
+    (void)ctx;
+    *args->sum = 0;
+    for (int64_t i = 0; i < args->count; i++) {
+        args->g[i] = (hst_real)(args->factor * args->g[i]);
+        *args->sum = add(HST_F32, *args->sum, (double)args->g[i] * args->g[i]);
+    }
+    return true;
+}

@@ -1,4 +1,4 @@
-// sum.c: sums over the rows of (outer, rows, width), and of all squares, in double.
+// sum.c: sums over the rows of (outer, rows, width), and of all squares, in double; gradients are unscaled on the way.
 //
 // Long sums are cut into blocks whose partial sums are added in order; short ones are treated several to a task and
 // written at once.
@@ -11,6 +11,8 @@ typedef struct rows_job {
     int64_t outer, rows;
     hst_source x;
     bool squares;
+    float *unscaled; // of squares: where x goes, times `unscale`, before it is squared; NULL: x is only read
+    float unscale;
     double factor;
     hst_target y;
     int64_t blocks, in_task; // in a row; in a task
@@ -20,7 +22,13 @@ typedef struct rows_job {
 static double block_sum(const rows_job *job, range r) {
     wide sum = {{0}, {0}};
     for (; r.begin < r.end; r.begin += VL) {
-        wide x = widened(get(job->x, r.begin, r.end - r.begin));
+        vf narrow = get(job->x, r.begin, r.end - r.begin);
+        if (job->unscaled) {
+            narrow *= job->unscale;
+            put(to_f32(job->unscaled), r.begin, narrow, r.end - r.begin);
+            narrow = first_lanes(narrow, r.end - r.begin, 0); // the others are 0 times a factor that may be infinite
+        }
+        wide x = widened(narrow);
         if (job->squares)
             accumulate_product(&sum, x, x);
         else
@@ -62,6 +70,17 @@ bool KERNEL(square_sum)(hst_context *ctx, const hst_square_sum_args *args) {
                                        .rows = args->count,
                                        .x = args->x,
                                        .squares = true,
+                                       .factor = 1,
+                                       .y = {args->sum, HST_F64, false}});
+}
+
+bool KERNEL(unscale)(hst_context *ctx, const hst_unscale_args *args) {
+    return sum_rows_of(ctx, (rows_job){.outer = 1,
+                                       .rows = args->count,
+                                       .x = from_f32(args->g),
+                                       .squares = true,
+                                       .unscaled = args->g,
+                                       .unscale = (float)args->factor,
                                        .factor = 1,
                                        .y = {args->sum, HST_F64, false}});
 }
@@ -117,7 +136,9 @@ static void add_blocks(const columns_job *job) {
 
 bool KERNEL(sum)(hst_context *ctx, const hst_sum_args *args) {
     if (args->width == 1)
-        return sum_rows_of(ctx, (rows_job){args->outer, args->rows, args->x, false, args->factor, args->y, 0, 0, NULL});
+        return sum_rows_of(
+            ctx,
+            (rows_job){.outer = args->outer, .rows = args->rows, .x = args->x, .factor = args->factor, .y = args->y});
     columns_job job = {.args = args, .block_rows = sum_rows(args->rows)};
     job.blocks = args->rows > job.block_rows ? divide_up(args->rows, job.block_rows) : 1;
     job.column_blocks = divide_up(args->width, COLUMNS);

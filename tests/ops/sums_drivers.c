@@ -322,6 +322,19 @@ static void gradient_norm(probe *p) {
     p->other = 0;
 }
 
+// Gradients are f32 here whatever the terms were; 1/2 of each term is a number of f32 too.
+static void unscaled_norm(probe *p) {
+    hst_tensor *g = hst_from_array(p->ctx, HST_F32, HST_SHAPE(TERMS), HST_F64, p->terms);
+    long double sum = 0;
+    p->got = 0;
+    p->ctx->backend->unscale(p->ctx, &(hst_unscale_args){TERMS, (hst_real *)hst_raw(g), 0.5, &p->got});
+    for (int i = 0; i < TERMS; i++) sum += (long double)p->terms[i] * p->terms[i] / 4;
+    p->want = p->sizes = (double)sum;
+    p->ulp = ulp_of(HST_F64, p->want);
+    p->count = TERMS;
+    p->other = 0;
+}
+
 // All x are the greatest: each gets 1 / TERMS.
 static void max_dx(probe *p) {
     hst_tensor *x = leaf(p, HST_SHAPE(TERMS)), *y = hst_max(x), *dy = ones(p, HST_SCALAR);
@@ -511,6 +524,7 @@ const driven_row driven_rows[] = {
     {"hst_backward", "dy of a result used several times", several_uses, .f32_is_meant = T},
     {"hst_backward", "a gradient that is added to", added_gradient, .f32_is_meant = T},
     {"hst_gradient_norm", "the norm", gradient_norm},
+    {"hst_unscale_gradients", "the norm", unscaled_norm},
     {"hst_optimizer_step", "m", first_moment, .own_terms = T, .always_f32 = T},
     {"hst_optimizer_step", "v", second_moment, .own_terms = T, .always_f32 = T},
     {"hst_ema_update", "the average", average, .own_terms = T, .always_f32 = T},

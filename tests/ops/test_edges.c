@@ -278,6 +278,32 @@ Test(ops, sgd_steps) { for_each_isa(check_sgd); }
 
 // ---- NaN and infinity ----
 
+// Not finite before the product, or because of it, or because of the factor, which may be infinite: the sum shows it,
+// in every place of a vector. And 2^127, whose square no f32 holds, is fine.
+static void check_unscale(hst_context *ctx) {
+    static const struct {
+        double x, factor, product, square;
+    } cases[] = {
+        {NAN, 0.5, NAN, NAN},    {INFINITY, 0x1p-126, INFINITY, INFINITY}, {0x1p100, 0x1p100, INFINITY, INFINITY},
+        {0, INFINITY, NAN, NAN}, {0x1p-149, INFINITY, INFINITY, INFINITY}, {0x1p127, 1, 0x1p127, 0x1p254}};
+    enum { N = 37 };
+    for (int k = 0; k < COUNT(cases); k++)
+        for (int bad = 0; bad < N; bad++) {
+            hst_real x[N] = {0};
+            double sum, rest = isinf(cases[k].factor) ? NAN : 0; // 0 times infinity
+            x[bad] = (hst_real)cases[k].x;
+            cr_assert(ctx->backend->unscale(ctx, &(hst_unscale_args){N, x, cases[k].factor, &sum}));
+            expect(ctx, "unscaled", x[bad], cases[k].product, 0);
+            expect(ctx, "another", x[(bad + 1) % N], rest, 0);
+            expect(ctx, "the sum of squares", sum, isnan(rest) ? NAN : cases[k].square, 0);
+        }
+    hst_real two[] = {2, 2, 2};
+    double sum;
+    cr_assert(ctx->backend->unscale(ctx, &(hst_unscale_args){3, two, INFINITY, &sum}));
+    expect(ctx, "an infinite factor", sum, INFINITY, 0); // not NaN, from what lies beyond the third
+}
+Test(ops, unscaling_finds_what_is_not_finite) { for_each_isa(check_unscale); }
+
 static void check_nan(hst_context *ctx) {
     enum { N = 37, BAD = 20 }; // in the second half of a vector, not in the tail
     hst_real x[N], y[N], one[N];

@@ -126,6 +126,18 @@ static bool square_sum_case(run *r) {
 }
 Test(ops, square_sum_matches) { sweep("square_sum", square_sum_case, 1, 3, 0); }
 
+// The product of two floats is exact in double, so both round once; the sum is that of the same numbers.
+static bool unscale_case(run *r) {
+    int64_t count = r->rows * r->width;
+    hst_real *g = reals(r, count, -1, 1, EXACT);
+    double *sum = output(r, HST_F64, 1, 0, 0, (double)(count * count) * D), value;
+    double factor = has(r, 0) ? 0x1p-16 : (double)(1 / 3.0f);
+    if (!r->ctx->backend->unscale(r->ctx, &(hst_unscale_args){count, g, factor, &value})) return false;
+    memcpy(sum, &value, sizeof value);
+    return true;
+}
+Test(ops, unscale_matches) { sweep("unscale", unscale_case, 1, 1, 1); }
+
 // ---- rows ----
 
 // eps = 0.01 keeps rstd below 10, so that x up to 2 normed is below 2 * 2 * 10; 8 roundings on the way. The variance is
