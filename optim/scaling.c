@@ -124,6 +124,7 @@ hst_status hst_set_accumulation(hst_parameters *list, int64_t batches) {
         return hst_fail(list->ctx, HST_ERROR_VALUE, "hst_set_accumulation: %lld batches; 0, any number, or more",
                         (long long)batches);
     list->batches = batches;
+    hst_begin_window(list);
     return HST_OK;
 }
 
