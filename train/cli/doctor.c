@@ -1,6 +1,6 @@
-// doctor.c: `halfstep doctor`: what 16 bits do to sums. `accumulate` computes the example of apache/mxnet#17703 with
-// safe and with unsafe accumulation, then how far a sum of the user's own gets.
-#include "train/cli/cli.h"
+// doctor.c: `halfstep doctor`: what 16 bits do. `accumulate` computes the example of apache/mxnet#17703 with safe and
+// with unsafe accumulation, then how far a sum of the user's own gets; `scaler` is in doctor_scaler.c.
+#include "train/cli/doctor_scaler.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -10,16 +10,29 @@ typedef struct doctor_values {
     cli_common common;
     double term, start;
     int64_t count;
+    doctor_scaler scaler;
     bool json;
 } doctor_values;
 
 static const cli_option options[] = {
-    {.help = "A sum of your own"},
+    {.help = "accumulate: a sum of your own"},
     {"term", 0, "X", CLI_REAL, offsetof(doctor_values, term), .low = -1e30, .high = 1e30,
      .help = "what is added again and again"},
     {"start", 0, "Y", CLI_REAL, offsetof(doctor_values, start), .low = -1e30, .high = 1e30,
      .help = "what it is added to"},
     {"count", 0, "N", CLI_INT64, offsetof(doctor_values, count), .low = 1, .high = 1e9, .help = "how many times"},
+    {.help = "scaler: overflows of your own"},
+    {"pattern", 0, "LETTERS", CLI_TEXT, offsetof(doctor_values, scaler.pattern),
+     .help = "what happens in each iteration: O, a gradient overflows; N, none does; L, the loss itself is not finite"},
+    {"profile", 0, "NAME", CLI_CHOICE, offsetof(doctor_values, scaler.profile), .choices = DOCTOR_PROFILES,
+     .help = "all as a table, or with what each step does to the scale one of none, static, torch, apex, "
+             "deepspeed_zero, deepspeed_fused and mxnet"},
+    {"init-scale", 0, "X", CLI_REAL, offsetof(doctor_values, scaler.init_scale), .low = 0x1p-14, .high = 0x1p24,
+     .help = "the first scale"},
+    {"growth-interval", 0, "N", CLI_INT64, offsetof(doctor_values, scaler.growth_interval), .low = 1, .high = 1e9,
+     .help = "steps without an overflow before the scale grows"},
+    {"hysteresis", 0, "N", CLI_INT64, offsetof(doctor_values, scaler.hysteresis), .low = 1, .high = 1000,
+     .help = "overflows that it takes to lower the scale, of the scalers that have it"},
     {.help = "Output"},
     {"json", 0, NULL, CLI_FLAG, offsetof(doctor_values, json), .help = "print one JSON object a row"},
     {0}};
@@ -29,6 +42,7 @@ static void defaults(void *values) {
     v->term = 0.01;
     v->start = 1;
     v->count = 100000;
+    doctor_scaler_defaults(&v->scaler);
 }
 
 // ---- the example ----
@@ -163,40 +177,52 @@ static void show_stalls(const doctor_values *v) {
 
 // ---- the command ----
 
-static int run(const void *values, int count, char **operands) {
-    const doctor_values *v = values;
-    (void)count;
-    if (strcmp(operands[0], "accumulate") != 0) {
-        cli_error("doctor knows accumulate, not `%s`", operands[0]);
-        return CLI_USAGE;
-    }
+static int show_accumulation(const doctor_values *v, hst_context *safe) {
     int code = CLI_DONE;
     cli_common common = v->common;
-    hst_context *safe = cli_open(&common, NULL, NULL, &code);
     common.unsafe = true;
-    hst_context *unsafe = safe ? cli_open(&common, NULL, NULL, &code) : NULL;
+    hst_context *unsafe = cli_open(&common, NULL, NULL, &code);
     if (unsafe) code = show_examples(v, safe, unsafe);
     if (unsafe && code == CLI_DONE) show_stalls(v);
     hst_close(unsafe);
-    hst_close(safe);
+    return code;
+}
+
+static int run(const void *values, int count, char **operands) {
+    const doctor_values *v = values;
+    bool scaler = strcmp(operands[0], "scaler") == 0;
+    (void)count;
+    if (!scaler && strcmp(operands[0], "accumulate") != 0) {
+        cli_error("doctor knows accumulate and scaler, not `%s`", operands[0]);
+        return CLI_USAGE;
+    }
+    int code = CLI_DONE;
+    hst_context *ctx = cli_open(&v->common, NULL, NULL, &code);
+    if (ctx) code = scaler ? doctor_show_scaler(&v->scaler, v->json, ctx) : show_accumulation(v, ctx);
+    hst_close(ctx);
     return code;
 }
 
 static const cli_term examples[] = {
     {"halfstep doctor accumulate", "the example that began it, and how far sums of 0.01 get"},
     {"halfstep doctor accumulate --term 1 --start 0 --count 5000", "counting to 5000 in 16 bits"},
+    {"halfstep doctor scaler",
+     "what the loss scalers of PyTorch, APEX, DeepSpeed and MXNet make of the same overflows"},
+    {"halfstep doctor scaler --profile mxnet --pattern ONNNNLN", "one of them, step by step"},
     {NULL, NULL}};
 
 const cli_command cli_doctor = {
     .name = "doctor",
-    .operands = "accumulate",
+    .operands = "accumulate|scaler",
     .at_least = 1,
     .at_most = 1,
-    .summary = "what 16 bits do to sums, by example",
-    .details =
-        "Computes the example of apache/mxnet#17703, whose fp16 gradients stop at 32 where 126 is right, with this "
-        "library's kernels and with the same ones rounding after each addition. Then adds --term to --start as "
-        "often as --count says, in fp16, bf16 and fp32, and says where the sum stops.",
+    .summary = "what 16 bits do to sums, and scalers to losses, by example",
+    .details = "`accumulate` computes the example of apache/mxnet#17703, whose fp16 gradients stop at 32 where 126 is "
+               "right, with this "
+               "library's kernels and with the same ones rounding after each addition. Then adds --term to --start as "
+               "often as --count says, in fp16, bf16 and fp32, and says where the sum stops. `scaler` runs each loss "
+               "scaler over the "
+               "overflows of --pattern and prints the scale that every iteration uses.",
     .examples = examples,
     .options = options,
     .size = sizeof(doctor_values),
