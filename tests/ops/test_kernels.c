@@ -222,11 +222,15 @@ static hst_sru_args sru_inputs(run *r) {
     return args;
 }
 
+static int64_t segments_of(const hst_sru_args *args) {
+    return (args->length + HST_SRU_SEGMENT - 1) / HST_SRU_SEGMENT;
+}
+
 static bool sru_case(run *r) {
     hst_sru_args args = sru_inputs(r);
     int64_t states = args.batch * args.width;
     args.h = out(r, 5, args.length * states, SRU_ROUNDINGS * 4 * F);
-    if (has(r, 10)) args.c = reals(r, args.length * states, 0, 0, SRU_ROUNDINGS * 2 * F);
+    if (has(r, 10)) args.c = reals(r, segments_of(&args) * states, 0, 0, SRU_ROUNDINGS * 2 * F);
     args.c_last = reals(r, states, 0, 0, SRU_ROUNDINGS * 2 * F);
     return r->ctx->backend->sru(r->ctx, &args);
 }
@@ -239,7 +243,7 @@ static bool sru_grad_case(run *r) {
     int64_t rows = args.forward.length * args.forward.batch, width = args.forward.width;
     int64_t states = args.forward.batch * width;
     double slack = SRU_ROUNDINGS * 4 * F;
-    args.forward.c = reals(r, rows * width, -1, 1, 0); // any states will do
+    args.forward.c = reals(r, segments_of(&args.forward) * states, -1, 1, 0); // any states will do
     if (!has(r, 10)) args.dh = in(r, 5, rows * width, -1, 1);
     if (!has(r, 11)) args.dc_last = in(r, 5, states, -1, 1);
     if (!has(r, 12)) args.du = out(r, 6, rows * args.forward.k * width, slack);
