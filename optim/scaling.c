@@ -90,8 +90,9 @@ static bool prepare(hst_parameters *list, hst_scaler *scaler, double scale, bool
     if (list->window.over) hst_begin_window(list);
     list->window.backwards++;
     list->window.checked = false;
+    bool done = rescale(list, scaler, scale); // what is there is of earlier losses
     list->window.nan_loss |= !finite;
-    return rescale(list, scaler, scale);
+    return done;
 }
 
 hst_status hst_scaled_backward(hst_scaler *scaler, int count, hst_parameters *const *lists, hst_tensor *loss) {
@@ -106,7 +107,7 @@ hst_status hst_scaled_backward(hst_scaler *scaler, int count, hst_parameters *co
     for (int i = 0; i < count && ready; i++) ready = prepare(lists[i], scaler, scale, finite);
     if (ready) hst_backward_from(ctx, 1, &loss, &dy);
     hst_scope_end(ctx, NULL);
-    if (!finite) hst_scaler_report(scaler, HST_FOUND_NAN_LOSS, "the loss");
+    if (!finite) hst_scaler_report(scaler, HST_FOUND_NAN_LOSS, NULL);
     for (int i = 0; i < count && ctx->status == HST_OK; i++)
         for (int k = 0; k < lists[i]->count; k++) {
             hst_parameter_item *p = &lists[i]->items[k];

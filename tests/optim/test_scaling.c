@@ -240,6 +240,23 @@ Test(scaling, a_loss_that_is_not_finite_is_told_apart) {
     hst_scaler_free(s);
 }
 
+// The loss that is added to is judged by itself.
+Test(scaling, a_loss_that_is_not_finite_is_its_own_scalers) {
+    hst_scaler *a = scaler_of(HST_SCALER_TORCH, 0x1p16), *b = scaler_of(HST_SCALER_TORCH, 0x1p16);
+    for (int steep = 0; steep < 2; steep++) {
+        hst_request_gradients(list, HST_WRITE);
+        backward(a, list, w, steep ? TOO_STEEP : 1);
+        hst_request_gradients(list, HST_ADD);
+        backward(b, list, w, NAN);
+        cr_expect_eq(hst_scaled_step(b, sgd, 1, 1), HST_SKIPPED_NAN_LOSS);
+        cr_expect(hst_scaler_update(a) == HST_OK && hst_scaler_update(b) == HST_OK, "%s", hst_error(ctx));
+        cr_expect_eq(hst_scaler_get_state(a).action, steep ? HST_SCALER_LOWERED : HST_SCALER_KEPT);
+        cr_expect_eq(hst_scaler_get_state(b).action, HST_SCALER_NAN_LOSS);
+    }
+    cr_expect(hst_scaler_scale(a) == 0x1p15 && hst_scaler_scale(b) == 0x1p16 && first(w) == 1);
+    hst_scaler_free(a), hst_scaler_free(b);
+}
+
 static void train(hst_parameters *of, hst_optimizer *o, hst_scaler *s, const char *events) {
     for (; *events; events++) {
         hst_step_result want = *events == 'O'   ? HST_SKIPPED_OVERFLOW
