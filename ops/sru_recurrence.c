@@ -91,12 +91,15 @@ static hst_sru_args arguments(const hst_call *call) {
 }
 
 static bool forward(hst_call *call) {
+    const hst_recurrence *o = (const void *)call->attributes;
     const int64_t *h = call->out[H]->shape, segments = (h[0] + HST_SRU_SEGMENT - 1) / HST_SRU_SEGMENT;
     if (call->recording && !hst_call_save(call, STATES, HST_F32, HST_SHAPE(segments, h[1], h[2]))) return false;
     hst_sru_args a = arguments(call);
     a.h = hst_target_of(call->out[H]);
     a.c_last = (hst_real *)hst_raw(call->out[C_LAST]);
-    return call->ctx->backend->sru(call->ctx, &a);
+    if (!o->upstream_fp16) return call->ctx->backend->sru(call->ctx, &a);
+    hst_upstream_sru(&a);
+    return true;
 }
 
 // g is dL/dc, from c_last's gradient through the steps in reverse; c, f and r are computed again from u and the saved
@@ -117,7 +120,10 @@ static bool backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *
         .dbias = hst_gradient_target(dx[BIAS]),
         .dc0 = hst_gradient_target(dx[C0]),
     };
-    return call->ctx->backend->sru_grad(call->ctx, &g);
+    const hst_recurrence *o = (const void *)call->attributes;
+    if (!o->upstream_fp16) return call->ctx->backend->sru_grad(call->ctx, &g);
+    hst_upstream_sru_grad(&g);
+    return true;
 }
 
 const hst_op hst_op_sru_recurrence = {

@@ -446,6 +446,10 @@ bool hst_check_ids(hst_context *ctx, const char *what, hst_source ids, hst_index
 const hst_backend *hst_cpu_backend(const char *isa);
 extern const hst_backend hst_backend_unsafe; // the naive kernels with every addition rounded
 
+// As the kernels sru and sru_grad, with the roundings of SRU's own 16-bit kernel in h's dtype (ops/cpu/upstream_sru.c).
+void hst_upstream_sru(const hst_sru_args *args);
+void hst_upstream_sru_grad(const hst_sru_grad_args *args);
+
 // ---- services for kernels ----
 
 // Calls body(arg, task) for every task in [0, tasks), shared among the context's threads. Which thread runs a task is

@@ -238,28 +238,32 @@ INLINE void ask_for_backward(const hst_sru_grad_args *d, place at, int64_t n, bo
     ask_for(as_source(d->dx), at.x, n);
 }
 
-INLINE void backward(const hst_sru_grad_args *d, place at, int64_t n, column *s, const step *g, bool plain) {
+INLINE void backward(const hst_sru_grad_args *d, place at, int64_t n, column *s, const step *g, int count, bool plain) {
     const hst_sru_args *a = &d->forward;
-    vf p = g->p, f = g->f, r = g->r;
-    vf u0 = get(a->u, at.u, n), skip = skip_value(a, at, n), y = state_after(g, u0);
-    if (!plain && a->tanh) tanh_of(&y, 1);
-    vf dh = get_or(d->dh, at.x, n, 0), dh_mr = dh * s->mask * r;
-    vf gc = s->g + (!plain && a->tanh ? dh_mr * (1 - y * y) : dh_mr), du0 = gc * (1 - f);
-    vf gf = du0 * f * (p - u0), gr = (y - skip) * dh_mr * (1 - r);
-    s->g = gc * f + gf * gate_weights(a, at, n, s, 0, plain) + gr * gate_weights(a, at, n, s, 1, plain);
-    s->sum[0] += gf * p;
-    s->sum[1] += gr * p;
-    s->sum[2] += gf;
-    s->sum[3] += gr;
-    put_if(d->du, at.u, du0, n);
-    put_if(d->du, at.u + a->width, gf, n);
-    put_if(d->du, at.u + 2 * a->width, gr, n);
-    if (!plain) put_if(d->dv_steps, at.v, gf * p, n);
-    if (!plain) put_if(d->dv_steps, at.v + a->width, gr * p, n);
-    if (a->k == 4)
-        put_if(d->du, at.u + 3 * a->width, dh - dh_mr, n);
-    else
-        put_if(d->dx, at.x, (float)a->scale_x * (dh - dh_mr), n);
+    EACH(i, count) {
+        place here = moved(at, i * VL);
+        vf p = g[i].p, f = g[i].f, r = g[i].r;
+        vf u0 = get(a->u, here.u, n), skip = skip_value(a, here, n), y = state_after(&g[i], u0);
+        if (!plain && a->tanh) tanh_of(&y, 1);
+        vf dh = get_or(d->dh, here.x, n, 0), dh_mr = dh * s[i].mask * r;
+        vf gc = s[i].g + (!plain && a->tanh ? dh_mr * (1 - y * y) : dh_mr), du0 = gc * (1 - f);
+        vf gf = du0 * f * (p - u0), gr = (y - skip) * dh_mr * (1 - r);
+        vf forget = gate_weights(a, here, n, &s[i], 0, plain), reset = gate_weights(a, here, n, &s[i], 1, plain);
+        s[i].g = gc * f + gf * forget + gr * reset;
+        s[i].sum[0] += gf * p;
+        s[i].sum[1] += gr * p;
+        s[i].sum[2] += gf;
+        s[i].sum[3] += gr;
+        put_if(d->du, here.u, du0, n);
+        put_if(d->du, here.u + a->width, gf, n);
+        put_if(d->du, here.u + 2 * a->width, gr, n);
+        if (!plain) put_if(d->dv_steps, here.v, gf * p, n);
+        if (!plain) put_if(d->dv_steps, here.v + a->width, gr * p, n);
+        if (a->k == 4)
+            put_if(d->du, here.u + 3 * a->width, dh - dh_mr, n);
+        else
+            put_if(d->dx, here.x, (float)a->scale_x * (dh - dh_mr), n);
+    }
 }
 
 static void backward_padded(const hst_sru_grad_args *d, int64_t row, range columns) {
@@ -276,9 +280,14 @@ static void backward_padded(const hst_sru_grad_args *d, int64_t row, range colum
 INLINE void backward_row(const hst_sru_grad_args *d, int64_t row, int64_t before, range columns, column *s,
                          const step *g, bool plain) {
     const hst_sru_args *a = &d->forward;
-    for (int64_t j = columns.begin; j < columns.end; j += VL, s++, g++) {
+    int64_t j = columns.begin;
+    for (; j + ABREAST * VL <= columns.end; j += ABREAST * VL, s += ABREAST, g += ABREAST) {
+        ask_for_backward(d, place_of(a, before, j), ABREAST * VL, plain);
+        backward(d, place_of(a, row, j), VL, s, g, ABREAST, plain);
+    }
+    for (; j < columns.end; j += VL, s++, g++) {
         ask_for_backward(d, place_of(a, before, j), VL, plain);
-        backward(d, place_of(a, row, j), columns.end - j, s, g, plain);
+        backward(d, place_of(a, row, j), columns.end - j, s, g, 1, plain);
     }
 }
 

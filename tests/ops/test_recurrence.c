@@ -120,8 +120,8 @@ static void run_pieces(hst_context *ctx, sequence *s, int64_t length) {
 
 static void expect_bits(hst_context *ctx, const char *what, const hst_real *x, const hst_real *y, int64_t count) {
     for (int64_t i = 0; i < count; i++)
-        cr_assert(!memcmp(&x[i], &y[i], sizeof *x), "%s: %s [%d] is %.9g in pieces, not %.9g", hst_isa(ctx), what,
-                  (int)i, (double)x[i], (double)y[i]);
+        cr_assert(!memcmp(&x[i], &y[i], sizeof *x), "%s: %s [%d] is %.9g, not %.9g", hst_isa(ctx), what, (int)i,
+                  (double)x[i], (double)y[i]);
 }
 
 // Sum over steps and batch of |dU1| (m = 1) or |dU2| (m = 2) of column j.
@@ -165,3 +165,105 @@ static void check_pieces(hst_context *ctx) {
     }
 }
 Test(recurrence, pieces_are_the_whole_bit_for_bit) { for_each_isa(check_pieces); }
+
+// ---- pads ----
+
+static bool pads_at(int pattern, int t) {
+    switch (pattern) {
+    case 0:
+        return t < 3; // at the front
+    case 1:
+        return t == 9 || t == 15 || t == 16; // in the middle, and where a segment of 16 begins
+    case 2:
+        return t >= LONGEST - 18; // at the end, a segment and more
+    case 3:
+        return true; // the whole row
+    default:
+        return false;
+    }
+}
+enum { PATTERNS = 5 };
+
+// The rows of lane b that are not padded, as a sequence of a batch of one; from[i] is the row that row i was.
+static void without_pads(const sequence *s, int b, sequence *one, int *from) {
+    memcpy(one, s, sizeof *one); // what does not depend on time
+    hst_sru_args *a = &one->args;
+    a->batch = 1, a->length = 0;
+    for (int t = 0; t < LONGEST; t++) {
+        int row = t * BATCH + b, to = (int)a->length, k = a->k;
+        if (s->pad[row]) continue;
+        memcpy(one->u + to * k * WIDTH, s->u + row * k * WIDTH, (size_t)(k * WIDTH) * sizeof *s->u);
+        memcpy(one->x + to * WIDTH, s->x + row * WIDTH, WIDTH * sizeof *s->x);
+        memcpy(one->v_steps + to * 2 * WIDTH, s->v_steps + row * 2 * WIDTH, 2 * WIDTH * sizeof *s->v_steps);
+        memcpy(one->dh + to * WIDTH, s->dh + row * WIDTH, WIDTH * sizeof *s->dh);
+        from[a->length++] = row;
+    }
+    a->u = F32(one->u), a->v = F32(one->v), a->bias = F32(one->bias), a->pad = (hst_source){0};
+    a->c0 = F32(one->c0 + b * WIDTH), a->h = TO_F32(one->h), a->c = one->c, a->c_last = one->c_last;
+    if (a->x.data) a->x = F32(one->x);
+    if (a->v_steps.data) a->v_steps = F32(one->v_steps);
+    if (a->mask.data) a->mask = F32(one->mask + b * WIDTH);
+    one->grad = (hst_sru_grad_args){.dh = F32(one->dh),
+                                    .dc_last = F32(one->dc_last + b * WIDTH),
+                                    .du = TO_F32(one->du),
+                                    .dx = a->x.data ? TO_F32(one->dx) : (hst_target){0},
+                                    .dv_steps = a->v_steps.data ? TO_F32(one->dv_steps) : (hst_target){0},
+                                    .dc0 = TO_F32(one->dc0)};
+}
+
+// A padded row has h = 0 and no gradients, and the others what they have without it.
+static void expect_lane(hst_context *ctx, const sequence *s, int b, const sequence *one, const int *from) {
+    static const hst_real zeros[4 * WIDTH];
+    int k = s->args.k, next = 0;
+    for (int t = 0; t < LONGEST; t++) {
+        int row = t * BATCH + b;
+        bool there = !s->pad[row];
+        if (there) cr_assert_eq(from[next], row);
+        expect_bits(ctx, "h", s->h + row * WIDTH, there ? one->h + next * WIDTH : zeros, WIDTH);
+        expect_bits(ctx, "du", s->du + row * k * WIDTH, there ? one->du + next * k * WIDTH : zeros, k * WIDTH);
+        expect_bits(ctx, "dx", s->dx + row * WIDTH, there ? one->dx + next * WIDTH : zeros, WIDTH);
+        expect_bits(ctx, "dv_steps", s->dv_steps + row * 2 * WIDTH, there ? one->dv_steps + next * 2 * WIDTH : zeros,
+                    2 * WIDTH);
+        next += there;
+    }
+    expect_bits(ctx, "c_last", s->c_last + b * WIDTH, one->c_last, WIDTH);
+    expect_bits(ctx, "dc0", s->dc0 + b * WIDTH, one->dc0, WIDTH);
+    if (next == 0) expect_bits(ctx, "c_last of nothing", one->c_last, s->c0 + b * WIDTH, WIDTH);
+    if (next == 0) expect_bits(ctx, "dc0 of nothing", one->dc0, s->dc_last + b * WIDTH, WIDTH);
+}
+
+static void check_pads(hst_context *ctx) {
+    static sequence padded, one;
+    for (int options = 0; options < 128; options++)
+        for (int pattern = 0; pattern < PATTERNS; pattern++) {
+            int from[LONGEST];
+            make(&padded, options | 8);
+            if (options & 8) padded.args.backward_columns = 7; // two directions
+            for (int t = 0; t < LONGEST; t++)
+                for (int b = 0; b < BATCH; b++) padded.pad[t * BATCH + b] = pads_at((pattern + b) % PATTERNS, t);
+            run_whole(ctx, &padded);
+            for (int b = 0; b < BATCH; b++) {
+                without_pads(&padded, b, &one, from);
+                run_whole(ctx, &one);
+                expect_lane(ctx, &padded, b, &one, from);
+            }
+        }
+}
+Test(recurrence, pads_are_as_if_not_there) { for_each_isa(check_pads); }
+
+// With r = 1 and no skip value h is c: c_last is c at the last step in one direction, at the first in the other.
+static void check_last_state(hst_context *ctx) {
+    static sequence s;
+    make(&s, 0);
+    s.args.backward_columns = 9;
+    for (int row = 0; row < LONGEST * BATCH; row++)
+        for (int j = 0; j < WIDTH; j++) s.u[(3 * row + 2) * WIDTH + j] = 40;
+    run_whole(ctx, &s);
+    const hst_real *first = s.h, *last = s.h + (LONGEST - 1) * BATCH * WIDTH;
+    for (int b = 0; b < BATCH; b++)
+        for (int j = 0; j < WIDTH; j++) {
+            int64_t at = b * WIDTH + j;
+            expect(ctx, "c_last", s.c_last[at], j < WIDTH - 9 ? last[at] : first[at], 0);
+        }
+}
+Test(recurrence, last_state_is_the_end_of_each_direction) { for_each_isa(check_last_state); }
