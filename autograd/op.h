@@ -62,6 +62,7 @@ struct hst_op {
     unsigned reads_outputs; // bit i: backward reads out[i]
     unsigned constants;     // bit i: in[i] never has a gradient (a mask); integers never have one anyway
     unsigned gives_rows;    // bit i: the gradient of in[i] may be row-sparse
+    unsigned always_f32;    // bit i: out[i] is f32 whatever the arguments are; forward writes it as hst_real
     unsigned takes_strides; // bit i: in[i] may be strided; the others are made contiguous first
 
     // Checks shapes and dtypes, sets out[0..]; false after hst_fail. Output i is made only where out[i].rank >= 0.

@@ -57,6 +57,7 @@ const hst_op hst_op_token_losses = {
     .outputs = {"losses"},
     .cast = HST_CAST_F32,
     .reads_inputs = 1 << LOGITS | 1 << TARGETS,
+    .always_f32 = 1,
     .shape = shape,
     .forward = forward,
     .backward = backward,

@@ -116,6 +116,7 @@ const hst_op hst_op_sru_recurrence = {
     .cast = HST_CAST_NONE,
     .reads_inputs = 0xff,
     .constants = 1 << MASK | 1 << PAD,
+    .always_f32 = 1 << C_LAST,
     .shape = shape,
     .forward = forward,
     .backward = backward,

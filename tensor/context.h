@@ -7,6 +7,9 @@
 typedef struct hst_pool hst_pool;       // pool.c
 typedef struct hst_threads hst_threads; // threads.c
 struct hst_tape;                        // autograd/tape.h
+struct hst_node;                        //
+struct hst_call;                        // autograd/op.h
+struct hst_gradient;                    //
 
 // A block of elements, shared by a tensor and its views.
 typedef struct hst_storage {
@@ -66,6 +69,10 @@ struct hst_context {
     void (*closing)(hst_context *ctx);
     int no_grad;
     bool anomaly;
+    // Told of each call after its forward, then with dy and dx NULL and node NULL, and after its backward; or NULL.
+    void (*observe)(hst_context *ctx, const struct hst_call *call, const struct hst_node *node, hst_tensor *const *dy,
+                    const struct hst_gradient *dx);
+    void *observer; // whose slot it is
 };
 
 // ---- pool.c: size classes, free lists, statistics ----

@@ -6,6 +6,7 @@
 #include "autograd/custom.h"   // operations of the application's own
 #include "autograd/autograd.h" // gradients
 #include "ops/ops.h"           // operations
+#include "amp/numerics.h"      // what 16 bits would do to a program's own numbers
 #include "optim/optim.h"       // parameters, optimizers, schedules
 #include "models/models.h"     // the language model, its files, sampling
 #include "data/data.h"         // texts and batches
