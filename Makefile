@@ -28,8 +28,9 @@ ISAS  :=
 endif
 
 NAIVE   := $(wildcard ops/cpu/naive*.c) ops/cpu/table.c
-KERNELS := $(filter-out ops/cpu/naive%.c ops/cpu/cpu.c,$(wildcard ops/cpu/*.c))
-SOURCES := $(wildcard tensor/*.c autograd/*.c ops/*.c amp/*.c optim/*.c models/*.c data/*.c train/*.c) ops/cpu/cpu.c
+ONCE    := ops/cpu/cpu.c ops/cpu/upstream_sru.c
+KERNELS := $(filter-out ops/cpu/naive%.c $(ONCE),$(wildcard ops/cpu/*.c))
+SOURCES := $(wildcard tensor/*.c autograd/*.c ops/*.c amp/*.c optim/*.c models/*.c data/*.c train/*.c) $(ONCE)
 OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(foreach isa,naive unsafe,$(NAIVE:%.c=$(BUILD)/%.$(isa).o)) $(foreach isa,$(ISAS),$(KERNELS:%.c=$(BUILD)/%.$(isa).o))
 COMMAND := $(patsubst %.c,$(BUILD)/%.o,$(wildcard train/cli/*.c))
 

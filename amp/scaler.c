@@ -114,7 +114,7 @@ static const struct {
     bool ends_at_floor;           // an overflow there is an error
 } profiles[] = {
     [HST_SCALER_NONE] = {"none", one, 1, 0, 0, true},
-    [HST_SCALER_STATIC] = {"static", constant, 0x1p16, 0, 0, false},
+    [HST_SCALER_STATIC] = {"static", constant, 1, 0, 0, false},
     [HST_SCALER_TORCH] = {"torch", by_tracker, 0x1p16, 2000, 1, true},
     [HST_SCALER_APEX] = {"apex", by_tracker, 0x1p16, 2000, 1, false},
     [HST_SCALER_DEEPSPEED_ZERO] = {"deepspeed_zero", by_iteration, 0x1p16, 1000, 2, true},

@@ -32,7 +32,7 @@ typedef struct hst_scaler_options {
     double init_scale;      // the first one, positive
     double growth, backoff; // above 1; between 0 and 1
     int64_t interval;       // growth after so many steps without an overflow, at least 1
-    int64_t hysteresis;     // the how manieth overflow lowers the scale, at least 1; torch, apex and deepspeed_zero
+    int64_t hysteresis;     // overflows that it takes to lower the scale, at least 1; torch, apex and deepspeed_zero
                             // have it, with the others it is 1
     bool consecutive;       // every step without an overflow fills hysteresis up again, not only growth
     double min_scale;       // it is not lowered below; 0: no floor
@@ -104,7 +104,7 @@ typedef struct hst_scaler_state {
     float scale, before;              // hst_scaler_scale; what it was before the last update
     float next_scale;                 // mxnet: the scale after the next update; with the others the same as scale
     int64_t tracker;                  // torch, apex, mxnet: steps without an overflow
-    int64_t hysteresis_left;          // the how manieth overflow from here lowers the scale
+    int64_t hysteresis_left;          // overflows that it still takes to lower the scale
     int64_t iteration, last_overflow; // deepspeed: updates; which of them, from 0, had the last overflow, or -1
     int64_t steps, skipped, consecutive_skips; // updates with and without a step; the latter in a row
 } hst_scaler_state;

@@ -84,6 +84,7 @@ hst_tensor *hst_apply(const hst_op *op, hst_tensor *const *in, const void *attri
     }
     if (!call.recording) drop_saved(&call);
     if (ctx->anomaly) check_for_nan(&call);
+    if (ctx->observe) ctx->observe(ctx, &call, NULL, NULL, NULL);
     if (ctx->status != HST_OK) return NULL;
     for (int i = 0; out && i < HST_MAX_OUTPUTS; i++) out[i] = call.out[i];
     return call.out[0];

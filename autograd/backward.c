@@ -165,9 +165,13 @@ static bool visit(pass *p, int i) {
         wanted |= dx[k].request != HST_NULL;
     }
     if (wanted && !node->call.op->backward(&node->call, dy, dx)) return false;
-    for (int k = 0; k < HST_MAX_INPUTS; k++)
-        if (shared[k] && !hst_copy_tensor(shared[k], dx[k].into, true)) return false;
+    for (int k = 0; k < HST_MAX_INPUTS; k++) {
+        if (!shared[k]) continue;
+        if (!hst_copy_tensor(shared[k], dx[k].into, true)) return false;
+        dx[k] = (hst_gradient){.request = HST_ADD, .into = shared[k]};
+    }
     if (p->ctx->anomaly) check_for_nan(p, node, dy, dx);
+    if (wanted && p->ctx->observe) p->ctx->observe(p->ctx, &node->call, node, dy, dx);
     for (int o = 0; o < HST_MAX_OUTPUTS; o++) {
         hst_unretain(dy[o]);
         p->outputs[i][o].sum = NULL;

@@ -60,7 +60,7 @@ struct hst_op {
     unsigned gives_rows;    // bit i: the gradient of in[i] may be row-sparse
     unsigned takes_strides; // bit i: in[i] may be strided; the others are made contiguous first
     unsigned lowers;        // bit i: the kernel itself rounds in[i] to call->lower; for the others a copy is made
-    unsigned f32_outputs;   // bit i: out[i] is f32 whatever a region says
+    unsigned f32_outputs;   // bit i: out[i] is f32 whatever the arguments and a region are; forward writes it as hst_real
     bool own_dtype;         // its result has a dtype that the call names: no region changes it
     const char *instead;    // where it is banned: what to use
     const int *casts;       // rules for each argument instead of the region's op list; NULL: as the list says

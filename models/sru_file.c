@@ -94,10 +94,10 @@ static hst_tensor *tensor_of(const hst_sru *sru, int layer, role r) {
     return tensors[r];
 }
 
-// A part's tensor in the order of files, to be copied from and to. What the stack does not keep is made: v1's zeros and
-// the scale.
+// A part's tensor in the order of files, to be copied from and to: the master, whatever operations see of it. What the
+// stack does not keep is made: v1's zeros and the scale.
 static hst_tensor *view_of(const hst_sru *sru, int layer, int version, const part *p) {
-    hst_tensor *t = tensor_of(sru, layer, p->role);
+    hst_tensor *t = hst_detach(tensor_of(sru, layer, p->role));
     if (p->role == SCALE) return hst_full(sru->ctx, HST_F32, HST_SHAPE(1), sru->layers[layer].scale_x);
     if (!t) return hst_zeros(sru->ctx, HST_F32, p->rank, p->shape);
     if (p->role == WEIGHT) {

@@ -69,9 +69,11 @@ typedef struct hst_recurrence {
     bool bidirectional; // D is even: two directions; false
     bool names_dtype;   // h gets `dtype` (f32, f16 or bf16) instead; false
     hst_dtype dtype;
+    bool upstream_fp16; // for teaching: state, gates and gradient sums lose what they lose in SRU's own 16-bit kernel,
+                        // in h's dtype, 16-bit or not; false
 } hst_recurrence;
 static inline hst_recurrence hst_recurrence_defaults(void) { // as SRU has it, to be changed field by field
-    hst_recurrence recurrence = {3, 1, false, false, false, HST_F32};
+    hst_recurrence recurrence = {3, 1, false, false, false, HST_F32, false};
     return recurrence;
 }
 HST_API hst_tensor *hst_sru_recurrence(hst_tensor *u, hst_tensor *x, hst_tensor *v, hst_tensor *v_steps,

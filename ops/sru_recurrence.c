@@ -40,7 +40,7 @@ static hst_dtype dtype_of_h(const hst_call *call, const hst_recurrence *o) {
 }
 
 static bool shape(hst_call *call, hst_type *out) {
-    const hst_recurrence *o = (const void *)call->attributes;
+    hst_recurrence *o = (void *)call->attributes;
     const hst_tensor *u = call->in[U];
     for (int i = U; i <= MASK; i++)
         if (!hst_check_float(call, i)) return false;
@@ -58,8 +58,9 @@ static bool shape(hst_call *call, hst_type *out) {
                  hst_dtype_name(call->in[PAD]->dtype));
         return false;
     }
-    out[H] = (hst_type){dtype_of_h(call, o), 3, {sequence[0], sequence[1], d}};
-    if (o->names_dtype) call->cast = HST_CAST_NONE;
+    if (o->names_dtype) call->cast = HST_CAST_NONE; // what a call names is not a region's to choose
+    o->dtype = dtype_of_h(call, o);                 // backward asks for it
+    out[H] = (hst_type){o->dtype, 3, {sequence[0], sequence[1], d}};
     out[C_LAST] = (hst_type){HST_F32, 2, {sequence[1], d}};
     return true;
 }
@@ -84,19 +85,24 @@ static hst_sru_args arguments(const hst_call *call) {
         .c0 = hst_source_of(call->in[C0]),
         .mask = hst_source_of(call->in[MASK]),
         .pad = hst_source_of(call->in[PAD]),
+        .h = {NULL, o->dtype, false},
         .c = call->saved[STATES] ? (hst_real *)hst_raw(call->saved[STATES]) : NULL,
     };
 }
 
 static bool forward(hst_call *call) {
-    if (call->recording && !hst_call_save(call, STATES, HST_F32, 3, call->out[H]->shape)) return false;
+    const hst_recurrence *o = (const void *)call->attributes;
+    const int64_t *h = call->out[H]->shape, segments = (h[0] + HST_SRU_SEGMENT - 1) / HST_SRU_SEGMENT;
+    if (call->recording && !hst_call_save(call, STATES, HST_F32, HST_SHAPE(segments, h[1], h[2]))) return false;
     hst_sru_args a = arguments(call);
     a.h = hst_target_of(call->out[H]);
     a.c_last = (hst_real *)hst_raw(call->out[C_LAST]);
-    return call->ctx->backend->sru(call->ctx, &a);
+    if (!o->upstream_fp16) return call->ctx->backend->sru(call->ctx, &a);
+    hst_upstream_sru(&a);
+    return true;
 }
 
-// g is dL/dc, from c_last's gradient through the steps in reverse; f and r are computed again from u and the saved
+// g is dL/dc, from c_last's gradient through the steps in reverse; c, f and r are computed again from u and the saved
 // states. a' = 1 or, for a = tanh(c), 1 - a^2:
 //     gr = gh (a - x') m r (1 - r)     gc = gh m r a' + g     gf = gc (p - U0) f (1 - f)
 //     dU0 = gc (1 - f)   dU1 = gf   dU2 = gr   dx' = gh (1 - r m)
@@ -114,7 +120,10 @@ static bool backward(hst_call *call, hst_tensor *const *dy, const hst_gradient *
         .dbias = hst_gradient_target(dx[BIAS]),
         .dc0 = hst_gradient_target(dx[C0]),
     };
-    return call->ctx->backend->sru_grad(call->ctx, &g);
+    const hst_recurrence *o = (const void *)call->attributes;
+    if (!o->upstream_fp16) return call->ctx->backend->sru_grad(call->ctx, &g);
+    hst_upstream_sru_grad(&g);
+    return true;
 }
 
 const hst_op hst_op_sru_recurrence = {

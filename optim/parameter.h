@@ -16,13 +16,13 @@ typedef struct hst_parameter_item {
     double scale;
     uint64_t pass;    // the backward that these two are about
     uint64_t stepped; // the last one that a step has used, or skipped
+    bool overflowed;  // in this window: what is added to it says nothing of the scale that it comes with
 } hst_parameter_item;
 
 // What happens to a list's gradients from the first backward to the step.
 typedef struct hst_window {
     int64_t backwards;
     bool nan_loss, overflow;
-    int culprit;  // the first parameter whose gradient overflowed
     bool checked; // all gradients are unscaled, and `norm` is theirs
     double norm;
     bool over; // the step was done, or skipped
@@ -38,7 +38,10 @@ struct hst_parameters {
     int64_t batches; // that a step is the mean of; 0: any number, their sum
 };
 
-static inline void hst_begin_window(hst_parameters *list) { list->window = (hst_window){0}; }
+static inline void hst_begin_window(hst_parameters *list) {
+    list->window = (hst_window){0};
+    for (int i = 0; i < list->count; i++) list->items[i].overflowed = false;
+}
 
 // The gradient of w as far as it is stored: all of it or, if it is row-sparse, its rows. NULL: frozen.
 static inline hst_tensor *hst_gradient_of(const hst_tensor *w) { return w->row_values ? w->row_values : w->grad; }

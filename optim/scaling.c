@@ -38,10 +38,13 @@ static bool unscale(hst_parameters *list, int i, double *sum) {
     hst_parameter_item *p = &list->items[i];
     if (!multiply(list, p, (double)(float)(1 / scale_of(p)), sum)) return false;
     bool overflow = !isfinite(*sum);
-    if (overflow && !list->window.overflow) list->window.culprit = i;
-    list->window.overflow |= overflow;
-    hst_finding finding = list->window.nan_loss ? HST_FOUND_NAN_LOSS : overflow ? HST_FOUND_OVERFLOW : HST_FOUND_FINITE;
+    hst_finding finding = list->window.nan_loss ? HST_FOUND_NAN_LOSS
+                          : p->overflowed       ? HST_FOUND_NO_GRADIENTS
+                          : overflow            ? HST_FOUND_OVERFLOW
+                                                : HST_FOUND_FINITE;
     hst_scaler_report(scaler_of(p), finding, p->name);
+    p->overflowed |= overflow;
+    list->window.overflow |= overflow;
     note(p, NULL, 1);
     return true;
 }
@@ -62,6 +65,7 @@ static bool check_lists(hst_context *ctx, const hst_scaler *scaler, int count, h
 
 static bool is_finite(hst_context *ctx, hst_tensor *loss) {
     double sum = 0;
+    if (!hst_is_float(loss->dtype)) return true; // hst_backward_from says what is wrong with it
     hst_tensor *values = hst_contiguous(loss);
     if (!values) return false;
     ctx->backend->square_sum(ctx, &(hst_square_sum_args){hst_count(values), hst_source_of(values), &sum});
@@ -86,8 +90,9 @@ static bool prepare(hst_parameters *list, hst_scaler *scaler, double scale, bool
     if (list->window.over) hst_begin_window(list);
     list->window.backwards++;
     list->window.checked = false;
+    bool done = rescale(list, scaler, scale); // what is there is of earlier losses
     list->window.nan_loss |= !finite;
-    return rescale(list, scaler, scale);
+    return done;
 }
 
 hst_status hst_scaled_backward(hst_scaler *scaler, int count, hst_parameters *const *lists, hst_tensor *loss) {
@@ -102,11 +107,13 @@ hst_status hst_scaled_backward(hst_scaler *scaler, int count, hst_parameters *co
     for (int i = 0; i < count && ready; i++) ready = prepare(lists[i], scaler, scale, finite);
     if (ready) hst_backward_from(ctx, 1, &loss, &dy);
     hst_scope_end(ctx, NULL);
-    if (!finite) hst_scaler_report(scaler, HST_FOUND_NAN_LOSS, "the loss");
+    if (!finite) hst_scaler_report(scaler, HST_FOUND_NAN_LOSS, NULL);
     for (int i = 0; i < count && ctx->status == HST_OK; i++)
         for (int k = 0; k < lists[i]->count; k++) {
             hst_parameter_item *p = &lists[i]->items[k];
-            if (p->pass != p->value->pass) note(p, scaler, scale); // others were not reached
+            if (p->pass == p->value->pass) continue; // it was not reached
+            p->overflowed &= p->value->request == HST_ADD;
+            note(p, scaler, scale);
         }
     return ctx->status;
 }
@@ -118,6 +125,7 @@ hst_status hst_set_accumulation(hst_parameters *list, int64_t batches) {
         return hst_fail(list->ctx, HST_ERROR_VALUE, "hst_set_accumulation: %lld batches; 0, any number, or more",
                         (long long)batches);
     list->batches = batches;
+    hst_begin_window(list);
     return HST_OK;
 }
 
@@ -125,18 +133,20 @@ hst_status hst_set_accumulation(hst_parameters *list, int64_t batches) {
 
 static double divisor(const hst_parameters *list) { return list->batches > 0 ? (double)list->batches : 1; }
 
-// Whether a backward has written gradients since the last step.
-static bool has_gradients(const hst_parameters *list) {
+// Whether a backward has written gradients since the last step; they are the first of a new window then.
+static bool has_gradients(hst_parameters *list) {
     for (int i = 0; i < list->count; i++) {
         const hst_parameter_item *p = &list->items[i];
-        if (hst_gradient_of(p->value) && p->value->pass != p->stepped) return true;
+        if (!hst_gradient_of(p->value) || p->value->pass == p->stepped) continue;
+        if (list->window.over) hst_begin_window(list);
+        return true;
     }
     return false;
 }
 
 static bool is_checked(const hst_parameters *list) {
     for (int i = 0; i < list->count; i++)
-        if (list->items[i].pass != list->items[i].value->pass) return false;
+        if (hst_gradient_of(list->items[i].value) && list->items[i].pass != list->items[i].value->pass) return false;
     return list->window.checked;
 }
 
@@ -156,7 +166,7 @@ hst_status hst_unscale_gradients(hst_parameters *list, double *norm) {
     if (norm) *norm = NAN;
     if (!list) return HST_ERROR_STATE;
     if (list->ctx->status != HST_OK) return list->ctx->status;
-    if (list->window.over && !has_gradients(list))
+    if (!has_gradients(list) && list->window.over)
         return hst_fail(list->ctx, HST_ERROR_STATE,
                         "hst_unscale_gradients: the step with these gradients is over; a backward comes first");
     if (check(list) && norm) *norm = list->window.norm / divisor(list);

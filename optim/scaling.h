@@ -29,7 +29,8 @@ extern "C" {
 HST_API hst_status hst_scaled_backward(hst_scaler *scaler, int count, hst_parameters *const *lists, hst_tensor *loss);
 
 // A step takes the mean of this many hst_scaled_backward calls (one for each micro-batch) and fails after any other
-// number of them. 0, as at first: the sum of any number. HST_ERROR_VALUE below 0.
+// number of them. 0, as at first: the sum of any number. They are counted from here, and from each step: what an
+// abandoned step has accumulated is forgotten. HST_ERROR_VALUE below 0.
 HST_API hst_status hst_set_accumulation(hst_parameters *list, int64_t batches);
 
 // In one pass: divides the gradients by the scale noted for them, looks for any that is not finite, and gives the norm

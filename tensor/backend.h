@@ -320,7 +320,9 @@ typedef struct hst_dropout_args {
 // The last `backward_columns` of the D columns run from the last t to the first, the others from the first to the last.
 // x' = scale_x x (k = 3), U3 (k = 4), or 0 (k = 3, x absent). U is k planes of D per (l, b) row: [l][b][m][j].
 // pad[l][b] != 0: c stays, h = 0, and no gradient. bias is (2, D): forget, then reset. (vf, vr) is the sum of v (2, D)
-// and v_steps (L,B,2,D), of which either may be absent (zero).
+// and v_steps (L,B,2,D), of which either may be absent (zero). Of c backward gets every 16th state, those before steps
+// 0, 16, 32, .. of each column in its own direction, and computes the others again.
+enum { HST_SRU_SEGMENT = 16 };
 typedef struct hst_sru_args {
     int64_t length, batch, width, backward_columns;
     int k;
@@ -329,12 +331,12 @@ typedef struct hst_sru_args {
     hst_source u, x, v, v_steps, bias;
     hst_source c0, mask, pad; // c0 (B,D) or absent (zero), mask (B,D) or absent (one), pad (L,B) u8
     hst_target h;             // (L,B,D)
-    hst_real *c;              // (L,B,D): every state, for backward, or NULL
+    hst_real *c;              // (ceil(L/16),B,D): the states that backward needs, or NULL
     hst_real *c_last;         // (B,D)
 } hst_sru_args;
 
 typedef struct hst_sru_grad_args {
-    hst_sru_args forward;                        // as forward had it, c included; h and c_last unused
+    hst_sru_args forward;                        // as forward had it, c included; of h only the dtype, no c_last
     hst_source dh, dc_last;                      // either may be absent (zero)
     hst_target du, dx, dv, dv_steps, dbias, dc0; // any may be absent
 } hst_sru_grad_args;
@@ -443,6 +445,10 @@ bool hst_check_ids(hst_context *ctx, const char *what, hst_source ids, hst_index
 // here.
 const hst_backend *hst_cpu_backend(const char *isa);
 extern const hst_backend hst_backend_unsafe; // the naive kernels with every addition rounded
+
+// As the kernels sru and sru_grad, with the roundings of SRU's own 16-bit kernel in h's dtype (ops/cpu/upstream_sru.c).
+void hst_upstream_sru(const hst_sru_args *args);
+void hst_upstream_sru_grad(const hst_sru_grad_args *args);
 
 // ---- services for kernels ----
 

@@ -9,6 +9,9 @@ typedef struct hst_threads hst_threads; // threads.c
 struct hst_tape;                        // autograd/tape.h
 struct hst_region;                      // autograd/op.h
 struct hst_regions;                     // amp/autocast.c
+struct hst_node;                        //
+struct hst_call;                        // autograd/op.h
+struct hst_gradient;                    //
 
 // A block of elements, shared by a tensor and its views.
 typedef struct hst_storage {
@@ -74,6 +77,10 @@ struct hst_context {
     const struct hst_region *region; // the innermost autocast region; NULL: none
     struct hst_regions *regions;
     int region_depth, region_floor; // regions up to the floor cannot end now, as scopes
+    // Told of each call after its forward, then with dy and dx NULL and node NULL, and after its backward; or NULL.
+    void (*observe)(hst_context *ctx, const struct hst_call *call, const struct hst_node *node, hst_tensor *const *dy,
+                    const struct hst_gradient *dx);
+    void *observer; // whose slot it is
 };
 
 // ---- pool.c: size classes, free lists, statistics ----

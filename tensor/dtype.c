@@ -26,24 +26,32 @@ static bool is_dtype(hst_dtype dtype) { return (unsigned)dtype < HST_DTYPES; }
 size_t hst_dtype_size(hst_dtype dtype) { return is_dtype(dtype) ? dtypes[dtype].size : 0; }
 const char *hst_dtype_name(hst_dtype dtype) { return is_dtype(dtype) ? dtypes[dtype].name : "no dtype"; }
 
-// x as sign, exponent and fraction of a 16-bit format: scaled so that its last kept place is 1, rounded by rint (to
-// nearest, ties to even), and put together. A fraction that rounds up to the next power of two carries into the
-// exponent by itself, and past the largest exponent into infinity.
+static uint64_t bits_of(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+// x as sign, exponent and fraction of a 16-bit format. Of 1.5 * 2^52 last kept places plus x the double itself has no
+// finer ones: the addition rounds x to whole places (to nearest, ties to even), and they are counted in its last bits.
+// A fraction that rounds up to the next power of two carries into the exponent by itself, and past the largest exponent
+// into infinity.
 static uint16_t narrow(double x, int fraction_bits, int exponent_bits) {
     int bias = (1 << (exponent_bits - 1)) - 1, infinity = ((1 << exponent_bits) - 1) << fraction_bits;
     uint16_t sign = (uint16_t)(signbit(x) ? 0x8000 : 0);
-    if (isnan(x)) {
-        uint64_t bits;
-        memcpy(&bits, &x, sizeof bits);
+    uint64_t bits = bits_of(x);
+    if (isnan(x))
         return (uint16_t)(sign | infinity | 1 << (fraction_bits - 1) |
                           ((bits >> (52 - fraction_bits)) & ((1 << fraction_bits) - 1)));
-    }
     x = fabs(x);
     if (isinf(x)) return (uint16_t)(sign | infinity);
-    int exponent = x == 0 ? 1 - bias : ilogb(x);
+    int exponent = (int)(bits_of(x) >> 52) - 1023;
     if (exponent < 1 - bias) exponent = 1 - bias; // subnormal: the last place stays where it is
     if (exponent > bias) return (uint16_t)(sign | infinity);
-    int rounded = (int)rint(scalbn(x, fraction_bits - exponent));
+    uint64_t large_bits = (uint64_t)(exponent - fraction_bits + 52 + 1023) << 52 | (uint64_t)1 << 51;
+    double large;
+    memcpy(&large, &large_bits, sizeof large);
+    int rounded = (int)(bits_of(large + x) - large_bits);
     return (uint16_t)(sign | (rounded + ((exponent + bias - 1) << fraction_bits)));
 }
 

@@ -8,6 +8,7 @@
 #include "ops/ops.h"           // operations
 #include "amp/scaler.h"        // loss scalers
 #include "amp/amp.h"           // autocast regions, presets
+#include "amp/numerics.h"      // what 16 bits would do to a program's own numbers
 #include "optim/optim.h"       // parameters, optimizers, schedules
 #include "optim/scaling.h"     // a step in mixed precision
 #include "models/models.h"     // the language model, its files, sampling

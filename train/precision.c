@@ -76,7 +76,6 @@ void hst_make_precision(hst_trainer *t) {
     hst_scaler_options scaler = scaler_of(&t->options);
     if (scaler.profile != HST_SCALER_NONE) t->scaler = hst_scaler_new(t->ctx, &scaler);
     hst_show_parameters(t->model->parameters, preset->parameters, preset->no_master);
-    hst_set_accumulation(t->model->parameters, t->options.accumulate);
 }
 
 void hst_precision_begin(const hst_trainer *t) {

@@ -192,7 +192,8 @@ hst_status hst_trainer_run(hst_trainer *t, const char *folder,
     }
     t->go_on = NULL;
     if (t->ctx->status != HST_OK) return t->ctx->status;
-    if (t->done.step > 0 && (!save(&r, false) || (isnan(t->done.best) && !save(&r, true)))) return t->ctx->status;
+    if (hst_batches_read(t) > 0 && (!save(&r, false) || (isnan(t->done.best) && !save(&r, true))))
+        return t->ctx->status;
     bool stopped = r.stopped;
     report(&r, HST_EVENT_END, NULL);
     return stopped ? hst_fail(t->ctx, HST_CANCELLED, "the run was stopped after step %lld of %lld",

@@ -265,6 +265,7 @@ hst_status hst_trainer_step(hst_trainer *t, double *loss) {
                         "hst_trainer_step: options.seconds is a plan that hst_trainer_run makes; give steps or epochs");
     t->loss = 0;
     hst_copy_tensor(t->carried, t->state, false); // state itself changes at the end: a failed step can be tried again
+    hst_set_accumulation(t->model->parameters, t->options.accumulate);
     for (int64_t n = 0; n < t->options.accumulate; n++) {
         if (n > 0 && t->go_on && !t->go_on(t->user)) return HST_CANCELLED;
         if (!take_batch(t, n)) return ctx->status;

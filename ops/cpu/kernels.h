@@ -1,7 +1,7 @@
 // kernels.h: every kernel of the CPU, under its name for the instruction set being compiled: KERNEL(gemm) is
 // hst_gemm_avx2 when HST_ISA is avx2. The files of this folder are compiled once for each instruction set; naive*.c
-// twice, as the instruction sets "naive" and "unsafe" (naive.h); cpu.c, which chooses, once. What a kernel computes
-// stands at its struct in tensor/backend.h; table.c collects them.
+// twice, as the instruction sets "naive" and "unsafe" (naive.h); cpu.c, which chooses, and upstream_sru.c, which is for
+// comparison, once. What a kernel computes stands at its struct in tensor/backend.h; table.c collects them.
 #ifndef HST_CPU_KERNELS_H
 #define HST_CPU_KERNELS_H
 

@@ -39,6 +39,11 @@ static cell cell_at(const hst_sru_args *args, int64_t row, int64_t j, double p) 
     };
 }
 
+// The state after a step with state p before it.
+static hst_real state_after(const hst_sru_args *args, const cell *s, double p) {
+    return (hst_real)add(args->h.dtype, s->u0, (p - s->u0) * s->f);
+}
+
 bool KERNEL(sru)(hst_context *ctx, const hst_sru_args *args) {
     (void)ctx;
     int64_t width = args->width;
@@ -48,13 +53,14 @@ bool KERNEL(sru)(hst_context *ctx, const hst_sru_args *args) {
             for (int64_t n = 0; n < args->length; n++) {
                 int64_t row = time_of(args, j, n) * args->batch + b;
                 double h = 0;
+                if (args->c && n % HST_SRU_SEGMENT == 0)
+                    args->c[(n / HST_SRU_SEGMENT * args->batch + b) * width + j] = c;
                 if (!is_padded(args, row)) {
                     cell s = cell_at(args, row, j, c);
-                    c = (hst_real)add(args->h.dtype, s.u0, (c - s.u0) * s.f);
+                    c = state_after(args, &s, c);
                     h = s.skip + ((args->tanh ? tanh(c) : c) - s.skip) * s.m * s.r;
                 }
                 put(args->h, row * width + j, h);
-                if (args->c) args->c[row * width + j] = c;
             }
             args->c_last[b * width + j] = c;
         }
@@ -77,7 +83,7 @@ static double step_grad(const hst_sru_grad_args *args, int64_t row, int64_t j, d
     const hst_sru_args *forward = &args->forward;
     int64_t width = forward->width, u = row * forward->k * width + j;
     cell s = cell_at(forward, row, j, p);
-    double c = forward->c[row * width + j], dh = load_or(args->dh, row * width + j, 0);
+    double c = state_after(forward, &s, p), dh = load_or(args->dh, row * width + j, 0);
     double a = forward->tanh ? tanh(c) : c, slope = forward->tanh ? 1 - a * a : 1;
 
     double gr = dh * (a - s.skip) * s.m * s.r * (1 - s.r);
@@ -109,26 +115,38 @@ static void padded_grad(const hst_sru_grad_args *args, int64_t row, int64_t j) {
     for (int64_t m = 0; m < 2; m++) put(args->dv_steps, (2 * row + m) * width + j, 0);
 }
 
+// p[i] is the state of column (b, j) before step first + i, up to the end of the segment, as forward had it.
+static void states_of_segment(const hst_sru_args *args, int64_t b, int64_t j, int64_t first, double *p) {
+    p[0] = args->c[(first / HST_SRU_SEGMENT * args->batch + b) * args->width + j];
+    for (int64_t i = 0; i + 1 < HST_SRU_SEGMENT && first + i + 1 < args->length; i++) {
+        int64_t row = time_of(args, j, first + i) * args->batch + b;
+        cell s = cell_at(args, row, j, p[i]);
+        p[i + 1] = is_padded(args, row) ? p[i] : state_after(args, &s, p[i]);
+    }
+}
+
+// One column: returns dL/dc0.
+static double column_grad(const hst_sru_grad_args *args, int64_t b, int64_t j, parameter_grad *d) {
+    const hst_sru_args *forward = &args->forward;
+    double g = load_or(args->dc_last, b * forward->width + j, 0), p[HST_SRU_SEGMENT];
+    for (int64_t n = forward->length - 1; n >= 0; n--) {
+        int64_t row = time_of(forward, j, n) * forward->batch + b, i = n % HST_SRU_SEGMENT;
+        if (n == forward->length - 1 || i == HST_SRU_SEGMENT - 1) states_of_segment(forward, b, j, n - i, p);
+        if (is_padded(forward, row))
+            padded_grad(args, row, j);
+        else
+            g = step_grad(args, row, j, p[i], g, d);
+    }
+    return g;
+}
+
 bool KERNEL(sru_grad)(hst_context *ctx, const hst_sru_grad_args *args) {
     (void)ctx;
-    const hst_sru_args *forward = &args->forward;
-    int64_t width = forward->width, batch = forward->batch;
+    int64_t width = args->forward.width;
     for (int64_t j = 0; j < width; j++) {
         parameter_grad d = {start(args->dv, j), start(args->dv, width + j), start(args->dbias, j),
                             start(args->dbias, width + j)};
-        for (int64_t b = 0; b < batch; b++) {
-            double g = load_or(args->dc_last, b * width + j, 0);
-            for (int64_t n = forward->length - 1; n >= 0; n--) {
-                int64_t row = time_of(forward, j, n) * batch + b, before = time_of(forward, j, n - 1) * batch + b;
-                if (is_padded(forward, row)) {
-                    padded_grad(args, row, j);
-                    continue;
-                }
-                double p = n > 0 ? forward->c[before * width + j] : load_or(forward->c0, b * width + j, 0);
-                g = step_grad(args, row, j, p, g, &d);
-            }
-            put(args->dc0, b * width + j, g);
-        }
+        for (int64_t b = 0; b < args->forward.batch; b++) put(args->dc0, b * width + j, column_grad(args, b, j, &d));
         finish(args->dv, j, d.vf);
         finish(args->dv, width + j, d.vr);
         finish(args->dbias, j, d.bf);

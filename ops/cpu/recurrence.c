@@ -14,9 +14,14 @@ enum {
 // What belongs to VL neighbouring columns lies together: loads and stores a multiple of 4096 bytes apart would collide.
 typedef struct column {
     vf v[2], bias[2], mask; // forget, then reset
-    vf state;               // forward: c. Backward: dL/dc as far as it comes from later steps
-    vf sum[4];              // backward: of dvf, dvr, dbf and dbr
+    vf c;
+    vf g, sum[4]; // backward: dL/dc as far as it comes from later steps; of dvf, dvr, dbf and dbr
 } column;
+
+// What backward needs of a step of VL columns: c before it, and the gates.
+typedef struct step {
+    vf p, f, r;
+} step;
 
 typedef struct job {
     const hst_sru_args *forward;
@@ -52,7 +57,8 @@ INLINE int64_t row_of(const hst_sru_args *a, const piece *p, int64_t n) {
     return (p->backwards ? a->length - 1 - n : n) * a->batch + p->b;
 }
 
-static void load_columns(const hst_sru_args *a, const piece *p, hst_source state, column *s) {
+// `dc_last` is absent in forward.
+static void load_columns(const hst_sru_args *a, const piece *p, hst_source dc_last, column *s) {
     int64_t width = a->width;
     for (int64_t j = p->columns.begin; j < p->columns.end; j += VL) {
         int64_t n = p->columns.end - j;
@@ -60,7 +66,8 @@ static void load_columns(const hst_sru_args *a, const piece *p, hst_source state
             .v = {get_or(a->v, j, n, 0), get_or(a->v, width + j, n, 0)},
             .bias = {get_or(a->bias, j, n, 0), get_or(a->bias, width + j, n, 0)},
             .mask = get_or(a->mask, p->b * width + j, n, 1),
-            .state = get_or(state, p->b * width + j, n, 0),
+            .c = get_or(a->c0, p->b * width + j, n, 0),
+            .g = get_or(dc_last, p->b * width + j, n, 0),
         };
     }
 }
@@ -95,19 +102,21 @@ INLINE vf gate_weights(const hst_sru_args *a, place at, int64_t n, const column 
     return plain || !a->v_steps.data ? s->v[m] : s->v[m] + get(a->v_steps, at.v + m * a->width, n);
 }
 
-INLINE void gates(const hst_sru_args *a, place at, int64_t n, const column *s, const vf *p, vf *f, vf *r, int count,
-                  bool plain) {
+INLINE vf state_after(const step *g, vf u0) { return multiply_add(g->p - u0, g->f, u0); }
+
+// The gates, and c after the step. Backward goes the same way from the states that forward saved, to the same bits.
+INLINE void advance(const hst_sru_args *a, place at, int64_t n, column *s, step *g, int count, bool plain) {
     vf z[MOST_ABREAST];
     EACH(i, count) {
         place here = moved(at, i * VL);
         vf forget = gate_weights(a, here, n, &s[i], 0, plain), reset = gate_weights(a, here, n, &s[i], 1, plain);
-        z[i] = multiply_add(forget, p[i], get(a->u, here.u + a->width, n) + s[i].bias[0]);
-        z[count + i] = multiply_add(reset, p[i], get(a->u, here.u + 2 * a->width, n) + s[i].bias[1]);
+        z[i] = multiply_add(forget, s[i].c, get(a->u, here.u + a->width, n) + s[i].bias[0]);
+        z[count + i] = multiply_add(reset, s[i].c, get(a->u, here.u + 2 * a->width, n) + s[i].bias[1]);
     }
     sigmoid_of(z, 2 * count);
     EACH(i, count) {
-        f[i] = z[i];
-        r[i] = z[count + i];
+        g[i] = (step){s[i].c, z[i], z[count + i]};
+        s[i].c = state_after(&g[i], get(a->u, at.u + i * VL, n));
     }
 }
 
@@ -118,36 +127,32 @@ INLINE vf skip_value(const hst_sru_args *a, place at, int64_t n) {
 
 // ---- forward ----
 
-INLINE void ask_for_forward(const hst_sru_args *a, place at, int64_t n, bool plain) {
+INLINE void ask_for_gates(const hst_sru_args *a, place at, int64_t n, bool plain) {
     for (int m = 0; m < a->k; m++) ask_for(a->u, at.u + m * a->width, n);
     for (int m = 0; m < 2 && !plain; m++) ask_for(a->v_steps, at.v + m * a->width, n);
+}
+
+INLINE void ask_for_forward(const hst_sru_args *a, place at, int64_t n, bool plain) {
+    ask_for_gates(a, at, n, plain);
     ask_for(a->x, at.x, n);
     ask_for(as_source(a->h), at.x, n);
-    ask_for(from_f32(a->c), at.x, n);
 }
 
 INLINE void forward(const hst_sru_args *a, place at, int64_t n, column *s, int count, bool plain) {
-    vf p[ABREAST], f[ABREAST], r[ABREAST], y[ABREAST];
-    EACH(i, count) p[i] = s[i].state;
-    gates(a, at, n, s, p, f, r, count, plain);
-    EACH(i, count) {
-        vf u0 = get(a->u, at.u + i * VL, n);
-        y[i] = s[i].state = multiply_add(p[i] - u0, f[i], u0);
-    }
+    step g[ABREAST];
+    vf y[ABREAST];
+    advance(a, at, n, s, g, count, plain);
+    EACH(i, count) y[i] = s[i].c;
     if (!plain && a->tanh) tanh_of(y, count);
     EACH(i, count) {
         place here = moved(at, i * VL);
         vf skip = skip_value(a, here, n);
-        put(a->h, here.x, multiply_add(y[i] - skip, s[i].mask * r[i], skip), n);
-        put_if(to_f32(a->c), here.x, s[i].state, n);
+        put(a->h, here.x, multiply_add(y[i] - skip, s[i].mask * g[i].r, skip), n);
     }
 }
 
-static void forward_padded(const hst_sru_args *a, int64_t row, range columns, const column *s) {
-    for (int64_t j = columns.begin; j < columns.end; j += VL, s++) {
-        put(a->h, row * a->width + j, splat(0), columns.end - j);
-        put_if(to_f32(a->c), row * a->width + j, s->state, columns.end - j);
-    }
+static void forward_padded(const hst_sru_args *a, int64_t row, range columns) {
+    for (int64_t j = columns.begin; j < columns.end; j += VL) put(a->h, row * a->width + j, splat(0), columns.end - j);
 }
 
 // `next` is the row of the next step.
@@ -163,23 +168,29 @@ INLINE void forward_row(const hst_sru_args *a, int64_t row, int64_t next, range 
     }
 }
 
+// c of a piece's columns, to row `row` of an array like c_last.
+static void put_states(hst_real *c, const hst_sru_args *a, const piece *p, int64_t row, const column *s) {
+    for (int64_t j = p->columns.begin; j < p->columns.end; j += VL, s++)
+        put(to_f32(c), row * a->width + j, s->c, p->columns.end - j);
+}
+
 static void forward_task(void *arg, int64_t task) {
     const job *w = arg;
     const hst_sru_args *a = w->forward;
     piece p = piece_of(w, task);
     column s[COLUMNS / VL];
-    load_columns(a, &p, a->c0, s);
+    load_columns(a, &p, (hst_source){0}, s);
     for (int64_t n = 0; n < a->length; n++) {
         int64_t row = row_of(a, &p, n);
+        if (a->c && n % HST_SRU_SEGMENT == 0) put_states(a->c, a, &p, n / HST_SRU_SEGMENT * a->batch + p.b, s);
         if (is_padded(a, row))
-            forward_padded(a, row, p.columns, s);
+            forward_padded(a, row, p.columns);
         else if (is_plain(a))
             forward_row(a, row, row_of(a, &p, n + 1), p.columns, s, true);
         else
             forward_row(a, row, row_of(a, &p, n + 1), p.columns, s, false);
     }
-    for (int64_t j = p.columns.begin, i = 0; j < p.columns.end; j += VL, i++)
-        put(to_f32(a->c_last), p.b * a->width + j, s[i].state, p.columns.end - j);
+    put_states(a->c_last, a, &p, p.b, s);
 }
 
 bool KERNEL(sru)(hst_context *ctx, const hst_sru_args *args) {
@@ -189,8 +200,8 @@ bool KERNEL(sru)(hst_context *ctx, const hst_sru_args *args) {
 }
 
 // ---- backward ----
-// From the last step to the first, the gates computed again from the saved states. With g = dL/dc from later steps, and
-// a' = 1 or, for a = tanh(c), 1 - a^2:
+// Segment by segment from the last: first forward through it, from the state that was saved before it, keeping p, f and
+// r of each step; then back. With g = dL/dc from later steps, and a' = 1 or, for a = tanh(c), 1 - a^2:
 //
 //     gc = g + dh m r a'                into c
 //     gf = gc (p - U0) f (1 - f)        into f's argument
@@ -198,47 +209,56 @@ bool KERNEL(sru)(hst_context *ctx, const hst_sru_args *args) {
 //     dU0 = gc (1 - f)     dU1 = gf     dU2 = gr     dx' = dh (1 - m r)     g = gc f + gf vf + gr vr
 //     dvf = sum of gf p     dvr = sum of gr p     dbf = sum of gf     dbr = sum of gr     dv_steps = gf p, gr p
 
-INLINE void ask_for_backward(const hst_sru_grad_args *d, place at, int64_t before, int64_t n, bool plain) {
+// The gates of segment `steps` of a piece, g[step][vector of columns], and s.c, which is before it and then after it.
+INLINE void recompute(const hst_sru_args *a, range steps, const piece *p, column *first, step (*g)[COLUMNS / VL],
+                      bool plain) {
+    for (int64_t n = steps.begin; n < steps.end; n++, g++) {
+        int64_t row = row_of(a, p, n), end = p->columns.end, j = p->columns.begin;
+        int64_t next = row_of(a, p, n + 1 < steps.end ? n + 1 : steps.begin - HST_SRU_SEGMENT);
+        column *s = first;
+        step *out = *g;
+        if (is_padded(a, row)) continue;
+        for (; j + ABREAST * VL <= end; j += ABREAST * VL, s += ABREAST, out += ABREAST) {
+            ask_for_gates(a, place_of(a, next, j), ABREAST * VL, plain);
+            advance(a, place_of(a, row, j), VL, s, out, ABREAST, plain);
+        }
+        for (; j < end; j += VL, s++, out++) {
+            ask_for_gates(a, place_of(a, next, j), VL, plain);
+            advance(a, place_of(a, row, j), end - j, s, out, 1, plain);
+        }
+    }
+}
+
+INLINE void ask_for_backward(const hst_sru_grad_args *d, place at, int64_t n, bool plain) {
     const hst_sru_args *a = &d->forward;
-    for (int m = 0; m < a->k; m++) {
-        ask_for(a->u, at.u + m * a->width, n);
-        ask_for(as_source(d->du), at.u + m * a->width, n);
-    }
-    for (int m = 0; m < 2 && !plain; m++) {
-        ask_for(a->v_steps, at.v + m * a->width, n);
-        ask_for(as_source(d->dv_steps), at.v + m * a->width, n);
-    }
+    for (int m = 0; m < a->k; m++) ask_for(as_source(d->du), at.u + m * a->width, n);
+    for (int m = 0; m < 2 && !plain; m++) ask_for(as_source(d->dv_steps), at.v + m * a->width, n);
     ask_for(a->x, at.x, n);
     ask_for(d->dh, at.x, n);
     ask_for(as_source(d->dx), at.x, n);
-    ask_for(from_f32(a->c), before, n);
 }
 
-// `states` has c before the step, of the first column as its element `before`; where it is absent, p = 0.
-INLINE void backward(const hst_sru_grad_args *d, hst_source states, int64_t before, place at, int64_t n, column *s,
-                     int count, bool plain) {
+INLINE void backward(const hst_sru_grad_args *d, place at, int64_t n, column *s, const step *g, int count, bool plain) {
     const hst_sru_args *a = &d->forward;
-    vf p[ABREAST], f[ABREAST], r[ABREAST];
-    EACH(i, count) p[i] = get_or(states, before + i * VL, n, 0);
-    gates(a, at, n, s, p, f, r, count, plain);
     EACH(i, count) {
         place here = moved(at, i * VL);
-        vf u0 = get(a->u, here.u, n), skip = skip_value(a, here, n), y = get(from_f32(a->c), here.x, n);
+        vf p = g[i].p, f = g[i].f, r = g[i].r;
+        vf u0 = get(a->u, here.u, n), skip = skip_value(a, here, n), y = state_after(&g[i], u0);
         if (!plain && a->tanh) tanh_of(&y, 1);
-        vf dh = get_or(d->dh, here.x, n, 0), dh_mr = dh * s[i].mask * r[i];
-        vf gc = s[i].state + (!plain && a->tanh ? dh_mr * (1 - y * y) : dh_mr), du0 = gc * (1 - f[i]);
-        vf gf = du0 * f[i] * (p[i] - u0), gr = (y - skip) * dh_mr * (1 - r[i]);
+        vf dh = get_or(d->dh, here.x, n, 0), dh_mr = dh * s[i].mask * r;
+        vf gc = s[i].g + (!plain && a->tanh ? dh_mr * (1 - y * y) : dh_mr), du0 = gc * (1 - f);
+        vf gf = du0 * f * (p - u0), gr = (y - skip) * dh_mr * (1 - r);
         vf forget = gate_weights(a, here, n, &s[i], 0, plain), reset = gate_weights(a, here, n, &s[i], 1, plain);
-        s[i].state = gc * f[i] + gf * forget + gr * reset;
-        s[i].sum[0] += gf * p[i];
-        s[i].sum[1] += gr * p[i];
+        s[i].g = gc * f + gf * forget + gr * reset;
+        s[i].sum[0] += gf * p;
+        s[i].sum[1] += gr * p;
         s[i].sum[2] += gf;
         s[i].sum[3] += gr;
         put_if(d->du, here.u, du0, n);
         put_if(d->du, here.u + a->width, gf, n);
         put_if(d->du, here.u + 2 * a->width, gr, n);
-        if (!plain) put_if(d->dv_steps, here.v, gf * p[i], n);
-        if (!plain) put_if(d->dv_steps, here.v + a->width, gr * p[i], n);
+        if (!plain) put_if(d->dv_steps, here.v, gf * p, n);
+        if (!plain) put_if(d->dv_steps, here.v + a->width, gr * p, n);
         if (a->k == 4)
             put_if(d->du, here.u + 3 * a->width, dh - dh_mr, n);
         else
@@ -256,19 +276,31 @@ static void backward_padded(const hst_sru_grad_args *d, int64_t row, range colum
     }
 }
 
-// Step n of a piece.
-INLINE void backward_row(const hst_sru_grad_args *d, int64_t n, const piece *p, column *s, bool plain) {
+// `before` is the row of the step before.
+INLINE void backward_row(const hst_sru_grad_args *d, int64_t row, int64_t before, range columns, column *s,
+                         const step *g, bool plain) {
     const hst_sru_args *a = &d->forward;
-    int64_t row = row_of(a, p, n), last = row_of(a, p, n - 1), j = p->columns.begin, end = p->columns.end;
-    hst_source states = n > 0 ? from_f32(a->c) : a->c0;
-    int64_t before = (n > 0 ? last : p->b) * a->width, before_last = row_of(a, p, n - 2) * a->width;
-    for (; j + ABREAST * VL <= end; j += ABREAST * VL, s += ABREAST) {
-        ask_for_backward(d, place_of(a, last, j), before_last + j, ABREAST * VL, plain);
-        backward(d, states, before + j, place_of(a, row, j), VL, s, ABREAST, plain);
+    int64_t j = columns.begin;
+    for (; j + ABREAST * VL <= columns.end; j += ABREAST * VL, s += ABREAST, g += ABREAST) {
+        ask_for_backward(d, place_of(a, before, j), ABREAST * VL, plain);
+        backward(d, place_of(a, row, j), VL, s, g, ABREAST, plain);
     }
-    for (; j < end; j += VL, s++) {
-        ask_for_backward(d, place_of(a, last, j), before_last + j, VL, plain);
-        backward(d, states, before + j, place_of(a, row, j), end - j, s, 1, plain);
+    for (; j < columns.end; j += VL, s++, g++) {
+        ask_for_backward(d, place_of(a, before, j), VL, plain);
+        backward(d, place_of(a, row, j), columns.end - j, s, g, 1, plain);
+    }
+}
+
+INLINE void backward_segment(const hst_sru_grad_args *d, range steps, const piece *p, column *s, bool plain) {
+    const hst_sru_args *a = &d->forward;
+    step g[HST_SRU_SEGMENT][COLUMNS / VL];
+    recompute(a, steps, p, s, g, plain);
+    for (int64_t n = steps.end - 1; n >= steps.begin; n--) {
+        int64_t row = row_of(a, p, n);
+        if (is_padded(a, row))
+            backward_padded(d, row, p->columns);
+        else
+            backward_row(d, row, row_of(a, p, n - 1), p->columns, s, g[n - steps.begin], plain);
     }
 }
 
@@ -287,24 +319,29 @@ INLINE int64_t partial_vectors(const hst_sru_args *a) {
     return vectors(a->width - a->backward_columns) + vectors(a->backward_columns);
 }
 
+// The states that forward saved in row `row`.
+static void get_states(const hst_sru_args *a, const piece *p, int64_t row, column *s) {
+    for (int64_t j = p->columns.begin; j < p->columns.end; j += VL, s++)
+        s->c = get(from_f32(a->c), row * a->width + j, p->columns.end - j);
+}
+
 static void backward_task(void *arg, int64_t task) {
     const job *w = arg;
     const hst_sru_args *a = w->forward;
     piece p = piece_of(w, task);
     column s[COLUMNS / VL];
     load_columns(a, &p, w->grad->dc_last, s);
-    for (int64_t n = a->length - 1; n >= 0; n--) {
-        int64_t row = row_of(a, &p, n);
-        if (is_padded(a, row))
-            backward_padded(w->grad, row, p.columns);
-        else if (is_plain(a))
-            backward_row(w->grad, n, &p, s, true);
+    for (int64_t i = divide_up(a->length, HST_SRU_SEGMENT) - 1; i >= 0; i--) {
+        range steps = part(i, HST_SRU_SEGMENT, a->length);
+        get_states(a, &p, i * a->batch + p.b, s);
+        if (is_plain(a))
+            backward_segment(w->grad, steps, &p, s, true);
         else
-            backward_row(w->grad, n, &p, s, false);
-        if (n % STEPS_IN_F32 == 0) move_sums(w, &p, partial_vectors(a), s);
+            backward_segment(w->grad, steps, &p, s, false);
+        if (steps.begin % STEPS_IN_F32 == 0) move_sums(w, &p, partial_vectors(a), s);
     }
     for (int64_t j = p.columns.begin, i = 0; j < p.columns.end; j += VL, i++)
-        put_if(w->grad->dc0, p.b * a->width + j, s[i].state, p.columns.end - j);
+        put_if(w->grad->dc0, p.b * a->width + j, s[i].g, p.columns.end - j);
 }
 
 bool KERNEL(sru_grad)(hst_context *ctx, const hst_sru_grad_args *args) {

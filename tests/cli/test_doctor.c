@@ -1,9 +1,9 @@
-// test_doctor.c: `halfstep doctor accumulate` shows the numbers of apache/mxnet#17703, `info --ops` the sums, and
-// `train
-// --unsafe-accumulation` says what it does.
+// test_doctor.c: `halfstep doctor accumulate` shows the numbers of apache/mxnet#17703, `doctor precision` what it finds
+// in a model, `info --ops` the sums, and `train --unsafe-accumulation` says what it does.
 #include "tests/cli/child.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +50,120 @@ Test(doctor, refuses_what_it_does_not_know) {
     cr_expect(topic.code == 2 && strstr(topic.err, "not `gallbladder`"), "%s", topic.err);
     cr_expect(none.code == 2 && strstr(none.err, "accumulate"), "%s", none.err);
     cr_expect(term.code == 2 && strstr(term.err, "--term"), "%s", term.err);
+}
+
+// ---- precision ----
+
+// The value of a key, as text, on line `number` (from 0) of those that have "row":"<row>"; NULL: there are fewer.
+static const char *row_value(const char *lines, const char *row, int number, const char *key) {
+    static char value[256];
+    char wanted[64], name[64];
+    snprintf(wanted, sizeof wanted, "{\"row\":\"%s\"", row);
+    snprintf(name, sizeof name, "\"%s\":", key);
+    for (const char *line = lines; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+        if (strncmp(line, wanted, strlen(wanted)) != 0 || number-- > 0) continue;
+        const char *at = strstr(line, name);
+        cr_assert(at && at < strchr(line, '\n'), "no %s in %.200s", key, line);
+        at += strlen(name);
+        snprintf(value, sizeof value, "%.*s", (int)strcspn(at, *at == '"' ? "\n" : ",}\n"), at);
+        return value;
+    }
+    return NULL;
+}
+static double row_number(const char *lines, const char *row, int number, const char *key) {
+    const char *text = row_value(lines, row, number, key);
+    return !text || !strcmp(text, "null") ? INFINITY : atof(text);
+}
+
+// Worst first; every weight of the model, and what operations made of it, is there; and so is each sum.
+static void check_findings(const char *lines) {
+    cr_assert(is_json_lines(lines), "%s", lines);
+    int tensors = 0, sums = 0;
+    for (; row_value(lines, "tensor", tensors, "name"); tensors++) {
+        static const char *const keys[] = {"fp16_infinite", "fp16_zero", "fp16_subnormal"};
+        for (int k = 0; tensors > 0 && k < 3; k++) {
+            double before = row_number(lines, "tensor", tensors - 1, keys[k]),
+                   now = row_number(lines, "tensor", tensors, keys[k]);
+            cr_expect_leq(now, before, "row %d: %s", tensors, keys[k]);
+            if (now < before) break;
+        }
+        for (int k = 0; k < 3; k++) {
+            double share = row_number(lines, "tensor", tensors, keys[k]);
+            cr_expect(share >= 0 && share <= 1);
+        }
+    }
+    for (; row_value(lines, "sum", sums, "name"); sums++) {
+        double now = fmax(row_number(lines, "sum", sums, "fp16_added"), row_number(lines, "sum", sums, "bf16_added"));
+        if (sums > 0)
+            cr_expect_leq(now, fmax(row_number(lines, "sum", sums - 1, "fp16_added"),
+                                    row_number(lines, "sum", sums - 1, "bf16_added")));
+    }
+    cr_assert(tensors > 20 && sums > 10, "%d tensors, %d sums", tensors, sums);
+    cr_expect(strstr(lines, "\"name\":\"rnn.rnn_lst.0.weight\",\"kind\":\"weight\",\"dtype\":\"f32\""), "%s", lines);
+    cr_expect(strstr(lines, "\"name\":\"rnn.rnn_lst.0 matmul\",\"kind\":\"result_gradient\""), "%s", lines);
+    cr_expect(
+        strstr(lines, "\"name\":\"rnn.rnn_lst.0 sru_recurrence dbias\",\"kind\":\"c\",\"terms\":\"dU1, dU2 over"));
+}
+
+// With a loss scale, a power of two, all gradients are so much larger: the scales that it should lie between stay, and
+// what is said of it changes.
+Test(doctor, precision_examines_a_model) {
+    train_tiny();
+    child one = RUN("doctor", "precision", "text.run", "text.txt", "--json", "--batch", "2", "--length", "8");
+    cr_assert(one.code == 0 && one.err_size == 0, "%s", one.err);
+    check_findings(one.out);
+    double least = row_number(one.out, "model", 0, "least_loss_scale"),
+           most = row_number(one.out, "model", 0, "most_loss_scale");
+    cr_expect(row_number(one.out, "model", 0, "loss_scale") == 1 && least > 0 && most > least, "%g %g", least, most);
+    for (int high = 0; high < 2; high++) {
+        char scale[32], says[64];
+        snprintf(scale, sizeof scale, "%.10g", high ? 2 * most : least / 2);
+        snprintf(says, sizeof says, "loss scale %s is %s", scale, high ? "too high" : "too low");
+        child c = RUN("doctor", "precision", "text.run", "text.txt", "--json", "--batch", "2", "--length", "8",
+                      "--loss-scale", scale);
+        cr_assert_eq(c.code, 0, "%s", c.err);
+        cr_expect(strstr(c.out, says), "%s in %.500s", says, c.out);
+        cr_expect_eq(row_number(c.out, "model", 0, "loss"), row_number(one.out, "model", 0, "loss"));
+        cr_expect_eq(row_number(c.out, "model", 0, "least_loss_scale"), least);
+        cr_expect_eq(row_number(c.out, "model", 0, "most_loss_scale"), most);
+    }
+    child table = RUN("doctor", "precision", "text.run", "text.txt", "--batch", "2", "--length", "8");
+    cr_assert_eq(table.code, 0, "%s", table.err);
+    cr_expect(strstr(table.out, "text.run on 8 x 2 symbols of text.txt: ") && strstr(table.out, "\nAdvice\n"), "%s",
+              table.out);
+}
+
+// Every form of the model that train makes.
+Test(doctor, precision_takes_what_train_makes) {
+    static const char *const forms[][4] = {{"--tied", "--tanh", NULL},
+                                           {"--projection", "4", "--layer-norm", "after"},
+                                           {"--layer-norm", "none", "--tanh", "--tied"}};
+    write_text("text.txt", 1000);
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        child made =
+            RUN("train", "text.txt", "-o", "a.run", "--force", "--layers", "2", "--hidden", "8", "--batch", "2",
+                "--length", "8", "--steps", "2", "-q", forms[i][0], forms[i][1], forms[i][2], forms[i][3]);
+        cr_assert_eq(made.code, 0, "%s", made.err);
+        child c = RUN("doctor", "precision", "a.run", "text.txt", "--json", "--batch", "1", "--length", "8");
+        cr_assert(c.code == 0 && c.err_size == 0, "form %zu: %s", i, c.err);
+        check_findings(c.out);
+    }
+}
+
+Test(doctor, precision_refuses_what_it_cannot_read) {
+    train_tiny();
+    write_file("empty.txt", "", 0);
+    child model = RUN("doctor", "precision", "no.run", "text.txt"),
+          text = RUN("doctor", "precision", "text.run", "no.txt"),
+          empty = RUN("doctor", "precision", "text.run", "empty.txt"),
+          small = RUN("doctor", "precision", "text.run", "text.txt", "--length", "100000"),
+          alone = RUN("doctor", "precision", "text.run"), more = RUN("doctor", "accumulate", "text.run");
+    cr_expect(model.code == 3 && strstr(model.err, "no.run"), "%d %s", model.code, model.err);
+    cr_expect(text.code == 3 && strstr(text.err, "no.txt"), "%d %s", text.code, text.err);
+    cr_expect(empty.code == 3 && strstr(empty.err, "empty.txt"), "%d %s", empty.code, empty.err);
+    cr_expect(small.code == 3 && *small.err, "%d %s", small.code, small.err);
+    cr_expect(alone.code == 2 && strstr(alone.err, "MODEL TEXT"), "%d %s", alone.code, alone.err);
+    cr_expect(more.code == 2 && strstr(more.err, "nothing more"), "%d %s", more.code, more.err);
 }
 
 Test(doctor, info_prints_operations_and_sums) {

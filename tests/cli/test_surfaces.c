@@ -25,7 +25,7 @@ static words verbs(void) {
     cr_assert_eq(c.code, 0);
     char *line = strstr(c.out, "\n  ");
     for (; line && line[1] != '\n'; line = strchr(line + 1, '\n'))
-        if (sscanf(line, "\n  %63[a-z]", found.text[found.count]) == 1) found.count++;
+        if (line[3] != ' ' && sscanf(line, "\n  %63[a-z]", found.text[found.count]) == 1) found.count++;
     cr_assert(found.count >= 7, "only %d verbs in: %s", found.count, c.out);
     return found;
 }

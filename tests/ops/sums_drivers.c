@@ -236,12 +236,12 @@ typedef struct column {
 } column;
 
 static column column_of(int64_t length, double u0, double u1, double u2, double c) {
-    column s = {.u = malloc((size_t)(3 * length) * sizeof *s.u), .c = malloc((size_t)length * sizeof *s.c)};
+    int64_t segments = (length + HST_SRU_SEGMENT - 1) / HST_SRU_SEGMENT;
+    column s = {.u = malloc((size_t)(3 * length) * sizeof *s.u), .c = malloc((size_t)segments * sizeof *s.c)};
     cr_assert(s.u && s.c);
-    for (int64_t t = 0; t < length; t++) {
+    for (int64_t i = 0; i < segments; i++) s.c[i] = (hst_real)c;
+    for (int64_t t = 0; t < length; t++)
         s.u[3 * t] = (hst_real)u0, s.u[3 * t + 1] = (hst_real)u1, s.u[3 * t + 2] = (hst_real)u2;
-        s.c[t] = (hst_real)c;
-    }
     return s;
 }
 static hst_sru_args forward_of(const column *s, int64_t length) {

@@ -147,3 +147,49 @@ Test(issue, a_result_used_many_times) {
         hst_close(ctx);
     }
 }
+
+// A kernel that is safe in part, as PyTorch's for CUDA is with up to 3072 ids: chunks of 32 are summed in f32, but
+// rounded to the gradient's dtype and added to it in that dtype. For ids that are all 0.
+static bool lookup_grad_in_chunks(hst_context *ctx, const hst_lookup_grad_args *a) {
+    (void)ctx;
+    hst_source so_far = {a->dtable.data, a->dtable.dtype};
+    hst_store(a->dtable, 0, 0);
+    for (int64_t i = 0; i < a->count; i += 32) {
+        float chunk = 0;
+        for (int64_t k = i; k < i + 32 && k < a->count; k++) chunk += (float)hst_load(a->dy, k);
+        double rounded = 0;
+        hst_store((hst_target){&rounded, so_far.dtype, false}, 0, (double)chunk);
+        hst_store(a->dtable, 0, hst_load(so_far, 0) + hst_load((hst_source){&rounded, so_far.dtype}, 0));
+    }
+    return true;
+}
+
+// 3072 gradients of 0.01 for one row: 3072 * 0.010002136 = 30.7266 in f16, 3072 * 0.010009766 = 30.75 in bf16. With
+// chunks that are 96 additions, enough to tell.
+static double gradient_of_3072(hst_context *ctx, bool take, hst_dtype dtype) {
+    enum { IDS = 3072 };
+    hst_scope_begin(ctx);
+    hst_tensor *table = hst_zeros(ctx, dtype, HST_SHAPE(1, 1)), *ids = hst_zeros(ctx, HST_U8, HST_SHAPE(IDS));
+    hst_attach_grad(table, HST_WRITE, dtype);
+    hst_tensor *y = take ? hst_take(table, ids, 0) : hst_embedding(table, ids);
+    hst_tensor *dy = hst_full(ctx, dtype, HST_SHAPE(IDS, 1), 0.01);
+    hst_backward_from(ctx, 1, &y, &dy);
+    double sum = hst_item(hst_grad(table), (int64_t[]){0, 0});
+    hst_scope_end(ctx, NULL);
+    return sum;
+}
+
+static void detect_chunks(hst_context *ctx) {
+    hst_backend planted = *ctx->backend;
+    const hst_backend *ours = ctx->backend;
+    planted.lookup_grad = lookup_grad_in_chunks;
+    for (int take = 0; take < 2; take++) {
+        expect(ctx, "safe in f16", gradient_of_3072(ctx, take, HST_F16), 30.71875, 0);
+        expect(ctx, "safe in bf16", gradient_of_3072(ctx, take, HST_BF16), 30.75, 0);
+        ctx->backend = &planted;
+        expect(ctx, "chunks in f16", gradient_of_3072(ctx, take, HST_F16), 30.375, 0);
+        expect(ctx, "chunks in bf16", gradient_of_3072(ctx, take, HST_BF16), 32.5, 0);
+        ctx->backend = ours;
+    }
+}
+Test(issue, kernels_that_are_safe_in_part_are_detected) { for_each_isa(detect_chunks); }

@@ -222,32 +222,47 @@ static hst_sru_args sru_inputs(run *r) {
     return args;
 }
 
-static bool sru_case(run *r) {
+static bool is_naive(const run *r) { return !strcmp(hst_isa(r->ctx), "naive"); }
+static int64_t segments_of(const hst_sru_args *args) { return (args->length + HST_SRU_SEGMENT - 1) / HST_SRU_SEGMENT; }
+
+static bool run_sru(run *r, bool upstream) {
     hst_sru_args args = sru_inputs(r);
     int64_t states = args.batch * args.width;
     args.h = out(r, 5, args.length * states, SRU_ROUNDINGS * 4 * F);
-    if (has(r, 10)) args.c = reals(r, args.length * states, 0, 0, SRU_ROUNDINGS * 2 * F);
+    if (has(r, 10)) args.c = reals(r, segments_of(&args) * states, 0, 0, SRU_ROUNDINGS * 2 * F);
     args.c_last = reals(r, states, 0, 0, SRU_ROUNDINGS * 2 * F);
-    return r->ctx->backend->sru(r->ctx, &args);
+    if (!upstream || is_naive(r)) return r->ctx->backend->sru(r->ctx, &args);
+    hst_upstream_sru(&args);
+    return true;
 }
+static bool sru_case(run *r) { return run_sru(r, false); }
 Test(ops, sru_matches) { sweep("sru", sru_case, 6, 3, 11); }
 
 // Backward in the same way: gc <= 2 r + g and g <= 0.62 gc + |gr vr| keep every gradient below 4; dv and dbias are sums
 // of L B of them, each that far off, in double over blocks of at most 64 steps in f32.
-static bool sru_grad_case(run *r) {
+static bool run_sru_grad(run *r, bool upstream) {
     hst_sru_grad_args args = {.forward = sru_inputs(r)};
     int64_t rows = args.forward.length * args.forward.batch, width = args.forward.width;
     int64_t states = args.forward.batch * width;
-    double slack = SRU_ROUNDINGS * 4 * F;
-    args.forward.c = reals(r, rows * width, -1, 1, 0); // any states will do
+    double slack = SRU_ROUNDINGS * 4 * F, terms = upstream ? (double)rows : 64; // added in f32
+    args.forward.c = reals(r, segments_of(&args.forward) * states, -1, 1, 0);   // any states will do
     if (!has(r, 10)) args.dh = in(r, 5, rows * width, -1, 1);
     if (!has(r, 11)) args.dc_last = in(r, 5, states, -1, 1);
     if (!has(r, 12)) args.du = out(r, 6, rows * args.forward.k * width, slack);
     if (args.forward.x.data && !has(r, 13)) args.dx = out(r, 6, rows * width, slack);
-    if (args.forward.v.data && !has(r, 14)) args.dv = out(r, 7, 2 * width, (double)rows * (slack + 64 * 4 * F));
+    if (args.forward.v.data && !has(r, 14)) args.dv = out(r, 7, 2 * width, (double)rows * (slack + terms * 4 * F));
     if (args.forward.v_steps.data && !has(r, 14)) args.dv_steps = out(r, 6, 2 * rows * width, slack);
-    if (!has(r, 15)) args.dbias = out(r, 7, 2 * width, (double)rows * (slack + 64 * 4 * F));
+    if (!has(r, 15)) args.dbias = out(r, 7, 2 * width, (double)rows * (slack + terms * 4 * F));
     if (args.forward.c0.data && !has(r, 15)) args.dc0 = out(r, 3, states, slack);
-    return r->ctx->backend->sru_grad(r->ctx, &args);
+    if (!upstream || is_naive(r)) return r->ctx->backend->sru_grad(r->ctx, &args);
+    hst_upstream_sru_grad(&args);
+    return true;
 }
+static bool sru_grad_case(run *r) { return run_sru_grad(r, false); }
 Test(ops, sru_grad_matches) { sweep("sru_grad", sru_grad_case, 8, 3, 16); }
+
+// SRU's own kernel, whose 16-bit type is that of h: where h is f32 it has no other roundings than those counted above.
+static bool upstream_case(run *r) { return run_sru(r, true); }
+static bool upstream_grad_case(run *r) { return run_sru_grad(r, true); }
+Test(ops, upstream_sru_in_f32_matches) { sweep("upstream_sru", upstream_case, 5, 3, 11); }
+Test(ops, upstream_sru_grad_in_f32_matches) { sweep("upstream_sru_grad", upstream_grad_case, 8, 3, 16); }

@@ -1,6 +1,8 @@
-// doctor.c: `halfstep doctor`: what 16 bits do to sums. `accumulate` computes the example of apache/mxnet#17703 with
-// safe and with unsafe accumulation, then how far a sum of the user's own gets.
-#include "train/cli/cli.h"
+// doctor.c: `halfstep doctor`: what 16 bits do. `accumulate` computes the example of apache/mxnet#17703 with safe and
+// with unsafe accumulation, then how far a sum of the user's own gets; `precision` is in doctor_precision.c, `scaler` in
+// doctor_scaler.c.
+#include "train/cli/doctor_precision.h"
+#include "train/cli/doctor_scaler.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -10,16 +12,37 @@ typedef struct doctor_values {
     cli_common common;
     double term, start;
     int64_t count;
+    doctor_scaler scaler;
+    doctor_precision precision;
     bool json;
 } doctor_values;
 
 static const cli_option options[] = {
-    {.help = "A sum of your own"},
+    {.help = "accumulate: a sum of your own"},
     {"term", 0, "X", CLI_REAL, offsetof(doctor_values, term), .low = -1e30, .high = 1e30,
      .help = "what is added again and again"},
     {"start", 0, "Y", CLI_REAL, offsetof(doctor_values, start), .low = -1e30, .high = 1e30,
      .help = "what it is added to"},
     {"count", 0, "N", CLI_INT64, offsetof(doctor_values, count), .low = 1, .high = 1e9, .help = "how many times"},
+    {.help = "scaler: overflows of your own"},
+    {"pattern", 0, "LETTERS", CLI_TEXT, offsetof(doctor_values, scaler.pattern),
+     .help = "what happens in each iteration: O, a gradient overflows; N, none does; L, the loss itself is not finite"},
+    {"profile", 0, "NAME", CLI_CHOICE, offsetof(doctor_values, scaler.profile), .choices = DOCTOR_PROFILES,
+     .help = "all as a table, or with what each step does to the scale one of none, static, torch, apex, "
+             "deepspeed_zero, deepspeed_fused and mxnet"},
+    {"init-scale", 0, "X", CLI_REAL, offsetof(doctor_values, scaler.init_scale), .low = 0x1p-14, .high = 0x1p24,
+     .help = "the first scale"},
+    {"growth-interval", 0, "N", CLI_INT64, offsetof(doctor_values, scaler.growth_interval), .low = 1, .high = 1e9,
+     .help = "steps without an overflow before the scale grows"},
+    {"hysteresis", 0, "N", CLI_INT64, offsetof(doctor_values, scaler.hysteresis), .low = 1, .high = 1000,
+     .help = "overflows that it takes to lower the scale, of the scalers that have it"},
+    {.help = "precision: a model of your own"},
+    {"batch", 0, "B", CLI_INT64, offsetof(doctor_values, precision.batch), .low = 1, .high = 1e6,
+     .help = "places of the text that are read side by side"},
+    {"length", 0, "L", CLI_INT64, offsetof(doctor_values, precision.length), .low = 1, .high = 1e6,
+     .help = "symbols read at each of them; the kernels that add in 16 bits are slow, so small numbers will do"},
+    {"loss-scale", 0, "S", CLI_REAL, offsetof(doctor_values, precision.scale), .low = 0x1p-30, .high = 0x1p60,
+     .help = "what the loss is multiplied by before gradients are taken"},
     {.help = "Output"},
     {"json", 0, NULL, CLI_FLAG, offsetof(doctor_values, json), .help = "print one JSON object a row"},
     {0}};
@@ -29,6 +52,8 @@ static void defaults(void *values) {
     v->term = 0.01;
     v->start = 1;
     v->count = 100000;
+    doctor_scaler_defaults(&v->scaler);
+    doctor_precision_defaults(&v->precision);
 }
 
 // ---- the example ----
@@ -163,40 +188,77 @@ static void show_stalls(const doctor_values *v) {
 
 // ---- the command ----
 
-static int run(const void *values, int count, char **operands) {
-    const doctor_values *v = values;
-    (void)count;
-    if (strcmp(operands[0], "accumulate") != 0) {
-        cli_error("doctor knows accumulate, not `%s`", operands[0]);
-        return CLI_USAGE;
-    }
+static int show_accumulation(const doctor_values *v, hst_context *safe, int count, char **operands) {
+    (void)count, (void)operands;
     int code = CLI_DONE;
     cli_common common = v->common;
-    hst_context *safe = cli_open(&common, NULL, NULL, &code);
     common.unsafe = true;
-    hst_context *unsafe = safe ? cli_open(&common, NULL, NULL, &code) : NULL;
+    hst_context *unsafe = cli_open(&common, NULL, NULL, &code);
     if (unsafe) code = show_examples(v, safe, unsafe);
     if (unsafe && code == CLI_DONE) show_stalls(v);
     hst_close(unsafe);
-    hst_close(safe);
+    return code;
+}
+
+static int show_precision(const doctor_values *v, hst_context *ctx, int count, char **operands) {
+    return doctor_show_precision(&v->precision, v->json, ctx, count, operands);
+}
+
+static int show_scaler(const doctor_values *v, hst_context *ctx, int count, char **operands) {
+    (void)count, (void)operands;
+    return doctor_show_scaler(&v->scaler, v->json, ctx);
+}
+
+static const struct {
+    const char *name, *operands; // the latter behind the name
+    int at_least, at_most;       // how many of them; at_most < 0: any number
+    int (*show)(const doctor_values *v, hst_context *ctx, int count, char **operands); // returns the exit code
+} topics[] = {{"accumulate", "", 0, 0, show_accumulation},                             //
+              {"precision", "MODEL TEXT...", 2, -1, show_precision},
+              {"scaler", "", 0, 0, show_scaler}};
+enum { TOPICS = sizeof topics / sizeof *topics };
+
+static int run(const void *values, int count, char **operands) {
+    const doctor_values *v = values;
+    int code = CLI_DONE, i = 0;
+    while (i < TOPICS && strcmp(topics[i].name, operands[0]) != 0) i++;
+    if (i == TOPICS) {
+        cli_error("doctor knows %s, not `%s`", cli_doctor.operands, operands[0]);
+        return CLI_USAGE;
+    }
+    if (count - 1 < topics[i].at_least || (topics[i].at_most >= 0 && count - 1 > topics[i].at_most)) {
+        cli_error("doctor %s takes %s, not %d operands", topics[i].name,
+                  *topics[i].operands ? topics[i].operands : "nothing more", count - 1);
+        return CLI_USAGE;
+    }
+    hst_context *ctx = cli_open(&v->common, cli_print_message, NULL, &code);
+    if (ctx) code = topics[i].show(v, ctx, count - 1, operands + 1);
+    hst_close(ctx);
     return code;
 }
 
 static const cli_term examples[] = {
     {"halfstep doctor accumulate", "the example that began it, and how far sums of 0.01 get"},
     {"halfstep doctor accumulate --term 1 --start 0 --count 5000", "counting to 5000 in 16 bits"},
+    {"halfstep doctor scaler",
+     "what the loss scalers of PyTorch, APEX, DeepSpeed and MXNet make of the same overflows"},
+    {"halfstep doctor scaler --profile mxnet --pattern ONNNNLN", "one of them, step by step"},
+    {"halfstep doctor precision book.run book.txt --loss-scale 1024", "what fp16 and bf16 would do to this model"},
     {NULL, NULL}};
 
 const cli_command cli_doctor = {
     .name = "doctor",
-    .operands = "accumulate",
+    .operands = "accumulate|precision [MODEL TEXT...]|scaler",
     .at_least = 1,
-    .at_most = 1,
-    .summary = "what 16 bits do to sums, by example",
+    .at_most = -1,
+    .summary = "what 16 bits do to sums, to a model's numbers, and scalers to losses",
     .details =
-        "Computes the example of apache/mxnet#17703, whose fp16 gradients stop at 32 where 126 is right, with this "
-        "library's kernels and with the same ones rounding after each addition. Then adds --term to --start as "
-        "often as --count says, in fp16, bf16 and fp32, and says where the sum stops.",
+        "`accumulate` computes the example of apache/mxnet#17703, whose fp16 gradients stop at 32 where 126 is right, "
+        "with this library's kernels and with the same ones rounding after each addition. Then adds --term to --start "
+        "as often as --count says, in fp16, bf16 and fp32, and says where the sum stops. `precision` takes one forward "
+        "and backward pass of MODEL on a little of TEXT and says of each tensor what storing it in fp16 or bf16 would "
+        "lose, of each sum how far it would be off if it were added in them, and what to do about it. `scaler` runs "
+        "each loss scaler over the overflows of --pattern and prints the scale that every iteration uses.",
     .examples = examples,
     .options = options,
     .size = sizeof(doctor_values),
