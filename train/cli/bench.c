@@ -3,7 +3,7 @@
 // The embedding moves memory and computes next to nothing, so the machine's limit is that of a copy. Counted is what
 // must be moved at least: forward reads and writes a row for each token, the gradient reads one for each token and
 // writes each row of the table.
-#include "train/cli/cli.h"
+#include "train/cli/bench.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -11,23 +11,22 @@
 #include <string.h>
 #include <time.h>
 
-typedef struct bench_values {
-    cli_common common;
-    int64_t vocabulary, hidden, tokens;
-    int runs;
-    bool json;
-} bench_values;
-
 static const cli_option options[] = {
     {.help = "Sizes"},
     {"vocabulary", 0, "V", CLI_INT64, offsetof(bench_values, vocabulary), .low = 1, .high = 1e9,
      .help = "rows of the large table; the small one has 8"},
     {"hidden", 0, "D", CLI_INT64, offsetof(bench_values, hidden), .low = 1, .high = 1e6, .help = "numbers in a row"},
     {"tokens", 0, "N", CLI_INT64, offsetof(bench_values, tokens), .low = 1, .high = 1e9, .help = "rows that are read"},
+    {"length", 0, "N", CLI_INT64, offsetof(bench_values, length), .low = 1, .high = 1e6,
+     .help = "steps of the recurrence"},
+    {"batch", 0, "N", CLI_INT64, offsetof(bench_values, batch), .low = 1, .high = 1e6,
+     .help = "sequences of the recurrence"},
+    {"columns", 0, "D", CLI_INT64, offsetof(bench_values, columns), .low = 1, .high = 1e6,
+     .help = "columns of the recurrence"},
     {.help = "Measuring"},
     {"runs", 0, "N", CLI_INT, offsetof(bench_values, runs), .low = 1, .high = 1000,
      .help = "rounds, after one that is not counted; printed are medians"},
-    {"json", 0, NULL, CLI_FLAG, offsetof(bench_values, json), .help = "print one JSON object for each table"},
+    {"json", 0, NULL, CLI_FLAG, offsetof(bench_values, json), .help = "print one JSON object for each table and dtype"},
     {0}};
 
 static void defaults(void *values) {
@@ -35,10 +34,13 @@ static void defaults(void *values) {
     v->vocabulary = 50000;
     v->hidden = 512;
     v->tokens = 32768;
+    v->length = 128;
+    v->batch = 32;
+    v->columns = 1024;
     v->runs = 9;
 }
 
-static double now(void) {
+double bench_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
@@ -46,35 +48,31 @@ static double now(void) {
 
 // ---- the copy ----
 
-enum { MAX_THREADS = 256, MAX_RUNS = 1000 };
-
-typedef struct copy {
-    char *to;
-    const char *from;
-    size_t bytes;
-} copy;
+enum { MAX_THREADS = 256 };
 
 static void *copy_part(void *arg) {
-    copy *c = arg;
-    memcpy(c->to, c->from, c->bytes);
+    const bench_copy *c = arg;
+    for (size_t at = 0; at < c->bytes; at += c->piece)
+        memcpy(c->to + at, c->from + at, c->bytes - at < c->piece ? c->bytes - at : c->piece);
     return NULL;
 }
 
-// Seconds that `threads` threads take for it together, the start of the threads included.
-static double time_copy(const copy *whole, int threads) {
+double bench_time_copy(const bench_copy *whole, int threads) {
     pthread_t worker[MAX_THREADS];
-    copy parts[MAX_THREADS];
+    bench_copy parts[MAX_THREADS];
+    if (threads > MAX_THREADS) threads = MAX_THREADS;
     size_t each = whole->bytes / (size_t)threads;
-    double began = now();
+    double began = bench_now();
     int started = 0;
     for (int i = 0; i < threads; i++) {
         size_t at = (size_t)i * each;
-        parts[i] = (copy){whole->to + at, whole->from + at, i == threads - 1 ? whole->bytes - at : each};
+        parts[i] =
+            (bench_copy){whole->to + at, whole->from + at, i == threads - 1 ? whole->bytes - at : each, whole->piece};
     }
     while (started < threads - 1 && pthread_create(&worker[started], NULL, copy_part, &parts[started]) == 0) started++;
     for (int i = started; i < threads; i++) copy_part(&parts[i]);
     for (int i = 0; i < started; i++) pthread_join(worker[i], NULL);
-    return now() - began;
+    return bench_now() - began;
 }
 
 // ---- the embedding ----
@@ -112,7 +110,7 @@ typedef struct table {
     hst_context *ctx;
     int64_t rows;
     hst_tensor *weights, *ids, *dy;
-    copy copy;
+    bench_copy copy;
 } table;
 
 static bool make_table(table *t, int64_t *ids) {
@@ -124,21 +122,21 @@ static bool make_table(table *t, int64_t *ids) {
     hst_tensor *from = hst_zeros(t->ctx, HST_F32, HST_SHAPE(count, width)),
                *to = hst_zeros(t->ctx, HST_F32, HST_SHAPE(count, width));
     if (hst_get_status(t->ctx) || hst_attach_grad(t->weights, HST_WRITE, HST_F32)) return false;
-    t->copy = (copy){hst_mutable_data(to), hst_data(from), (size_t)(count * width) * sizeof(float)};
+    size_t bytes = (size_t)(count * width) * sizeof(float);
+    t->copy = (bench_copy){hst_mutable_data(to), hst_data(from), bytes, bytes};
     return true;
 }
 
 static figures measure_round(const table *t) {
-    int threads = hst_thread_count(t->ctx);
     double row = (double)t->v->hidden * sizeof(float), tokens = (double)t->v->tokens, rows = (double)t->rows;
     figures f;
-    f.copy = 2 * (double)t->copy.bytes / time_copy(&t->copy, threads < MAX_THREADS ? threads : MAX_THREADS);
+    f.copy = 2 * (double)t->copy.bytes / bench_time_copy(&t->copy, hst_thread_count(t->ctx));
     hst_scope_begin(t->ctx);
-    double began = now();
+    double began = bench_now();
     hst_tensor *y = hst_embedding(t->weights, t->ids), *dy = t->dy;
-    double between = now();
+    double between = bench_now();
     if (y) hst_backward_from(t->ctx, 1, &y, &dy);
-    f.gradient = now() - between;
+    f.gradient = bench_now() - between;
     f.forward = between - began;
     hst_scope_end(t->ctx, NULL);
     f.rate = (3 * tokens + rows) * row / (f.forward + f.gradient);
@@ -151,22 +149,18 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// The median, the least and the greatest of one figure over the rounds.
-typedef struct spread {
-    double median, least, most;
-} spread;
-
-static spread spread_of(const figures *rounds, int count, size_t offset) {
-    double sorted[MAX_RUNS];
-    for (int i = 0; i < count; i++) sorted[i] = *(const double *)(const void *)((const char *)&rounds[i] + offset);
+bench_spread bench_spread_of(const void *rounds, size_t size, int count, size_t offset) {
+    double sorted[BENCH_MAX_RUNS];
+    for (int i = 0; i < count; i++)
+        sorted[i] = *(const double *)(const void *)((const char *)rounds + (size_t)i * size + offset);
     qsort(sorted, (size_t)count, sizeof *sorted, ascending);
-    return (spread){sorted[count / 2], sorted[0], sorted[count - 1]};
+    return (bench_spread){sorted[count / 2], sorted[0], sorted[count - 1]};
 }
-#define SPREAD(rounds, count, field) spread_of(rounds, count, offsetof(figures, field))
 
 static void print_table(const table *t, const figures *rounds, int runs) {
-    spread forward = SPREAD(rounds, runs, forward), gradient = SPREAD(rounds, runs, gradient);
-    spread rate = SPREAD(rounds, runs, rate), copied = SPREAD(rounds, runs, copy), share = SPREAD(rounds, runs, share);
+    bench_spread forward = BENCH_SPREAD(rounds, runs, forward), gradient = BENCH_SPREAD(rounds, runs, gradient);
+    bench_spread rate = BENCH_SPREAD(rounds, runs, rate), copied = BENCH_SPREAD(rounds, runs, copy),
+                 share = BENCH_SPREAD(rounds, runs, share);
     if (t->v->json) {
         json_object json = json_begin(stdout);
         json_text(&json, "what", "embedding");
@@ -195,7 +189,7 @@ static void print_table(const table *t, const figures *rounds, int runs) {
 }
 
 static bool bench_table(hst_context *ctx, const bench_values *v, int64_t rows, int64_t *ids) {
-    figures rounds[MAX_RUNS];
+    figures rounds[BENCH_MAX_RUNS];
     table t = {.v = v, .ctx = ctx, .rows = rows};
     hst_scope_begin(ctx);
     bool made = make_table(&t, ids);
@@ -206,42 +200,58 @@ static bool bench_table(hst_context *ctx, const bench_values *v, int64_t rows, i
     return true;
 }
 
-static int run(const void *values, int count, char **operands) {
-    const bench_values *v = values;
-    int code = CLI_DONE;
-    (void)count;
-    if (strcmp(operands[0], "embedding") != 0 && strcmp(operands[0], "all") != 0) {
-        cli_error("bench measures the embedding, or all, not `%s`", operands[0]);
-        return CLI_USAGE;
-    }
-    hst_context *ctx = cli_open(&v->common, NULL, NULL, &code);
-    if (!ctx) return code;
+static bool bench_embedding(hst_context *ctx, const bench_values *v) {
     int64_t *ids = malloc((size_t)v->tokens * sizeof *ids);
     if (!ids) hst_fail(ctx, HST_ERROR_MEMORY, "out of memory for %lld tokens", (long long)v->tokens);
     if (ids && !v->json)
         printf("embedding, f32: %lld tokens of %lld numbers, %d threads, %s kernels, median of %d\n",
                (long long)v->tokens, (long long)v->hidden, hst_thread_count(ctx), hst_isa(ctx), v->runs);
-    if (!ids || !bench_table(ctx, v, v->vocabulary, ids) || !bench_table(ctx, v, 8, ids))
-        code = cli_failure(ctx, false);
+    bool done = ids && bench_table(ctx, v, v->vocabulary, ids) && bench_table(ctx, v, 8, ids);
     free(ids);
+    return done;
+}
+
+// What can be measured; "all" is everything.
+static const struct {
+    const char *name;
+    bool (*measure)(hst_context *ctx, const bench_values *v);
+} benches[] = {{"embedding", bench_embedding}, {"recurrence", bench_recurrence}};
+enum { BENCHES = sizeof benches / sizeof *benches };
+
+static int run(const void *values, int count, char **operands) {
+    const bench_values *v = values;
+    bool all = strcmp(operands[0], "all") == 0;
+    int code = CLI_DONE, first = 0, end = BENCHES;
+    (void)count;
+    while (!all && first < BENCHES && strcmp(operands[0], benches[first].name) != 0) first++;
+    if (first == BENCHES) {
+        cli_error("bench measures the embedding, the recurrence, or all, not `%s`", operands[0]);
+        return CLI_USAGE;
+    }
+    hst_context *ctx = cli_open(&v->common, NULL, NULL, &code);
+    if (!ctx) return code;
+    if (!all) end = first + 1;
+    while (first < end && benches[first].measure(ctx, v)) first++;
+    if (first < end) code = cli_failure(ctx, false);
     hst_close(ctx);
     return code;
 }
 
 static const cli_term examples[] = {{"halfstep bench embedding", "forward and gradient, beside a copy of memory"},
                                     {"halfstep bench embedding --threads 1 --json", "the same for a program to read"},
+                                    {"halfstep bench recurrence", "the SRU's recurrence, its states in f32, f16, bf16"},
                                     {NULL, NULL}};
 
 const cli_command cli_bench = {
     .name = "bench",
-    .operands = "embedding|all",
+    .operands = "embedding|recurrence|all",
     .at_least = 1,
     .at_most = 1,
     .summary = "speed beside what the machine can do",
     .details = "Measures the embedding's forward and gradient, of a large table whose rows are read as often as words "
-               "in a text and of one with 8 rows, and prints the bytes moved in a second beside those of a plain copy "
-               "by as many threads, measured in turn with it. Machines are shared: compare shares, not seconds of "
-               "different runs.",
+               "in a text and of one with 8 rows, or the SRU's recurrence, forward and backward, stored in each dtype, "
+               "and prints the bytes moved in a second beside those of a plain copy by as many threads, measured in "
+               "turn with it. Machines are shared: compare shares, not seconds of different runs.",
     .examples = examples,
     .options = options,
     .size = sizeof(bench_values),
