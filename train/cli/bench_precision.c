@@ -45,9 +45,11 @@ static bool add_words(hst_corpus *text, int64_t bytes) {
 
 static int64_t steps_of(const bench_values *v, int size) { return size == 0 ? v->steps : (v->steps + 9) / 10; }
 
-static void train(const bench_values *v, int size, hst_precision_kind precision, outcome *out) {
+// With threads and kernels as `like` has them.
+static void train(const hst_context *like, const bench_values *v, int size, hst_precision_kind precision,
+                  outcome *out) {
     hst_context *ctx =
-        hst_open(&(hst_options){.size = sizeof(hst_options), .threads = v->common.threads, .isa = v->common.isa});
+        hst_open(&(hst_options){.size = sizeof(hst_options), .threads = hst_thread_count(like), .isa = hst_isa(like)});
     hst_corpus *text = v->text ? cli_read_texts(ctx, 1, (char *[]){(char *)v->text}) : hst_corpus_new(ctx);
     int64_t tokens = sizes[size].batch * sizes[size].length, steps = steps_of(v, size);
     hst_train_options o;
@@ -78,7 +80,7 @@ static bool measure(hst_context *ctx, const bench_values *v, int size, hst_preci
     if (child < 0) return hst_fail(ctx, HST_ERROR_IO, "%s: no process can be started for it", name), false;
     if (child == 0) {
         outcome mine = {0};
-        train(v, size, precision, &mine);
+        train(ctx, v, size, precision, &mine);
         _exit(write(ends[1], &mine, sizeof mine) == (ssize_t)sizeof mine ? 0 : 1);
     }
     close(ends[1]);
