@@ -9,13 +9,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// The two models of the published comparison: layers of 512, byte vocabulary.
-static const struct {
-    int layers;
-    int64_t batch, length;
-} sizes[] = {{2, 32, 128}, {6, 64, 256}};
+enum { WARM = 2 }; // steps that are not timed: they ask the system for memory
 
-enum { HIDDEN = 512, WARM = 2 }; // steps that are not timed: they ask the system for memory
+// The two models of the published comparison, as far as the options leave them: 2 layers, and 6 with twice the batch
+// and twice the length.
+typedef struct model {
+    int layers;
+    int64_t hidden, batch, length, steps;
+} model;
+
+static model model_of(const bench_values *v, bool large) {
+    int64_t times = large ? 2 : 1;
+    return (model){large ? 6 : 2, v->hidden, times * v->batch, times * v->length,
+                   large ? (v->steps + 9) / 10 : v->steps};
+}
 
 // What a preset's process sends back.
 typedef struct outcome {
@@ -43,19 +50,16 @@ static bool add_words(hst_corpus *text, int64_t bytes) {
 
 // ---- one preset ----
 
-static int64_t steps_of(const bench_values *v, int size) { return size == 0 ? v->steps : (v->steps + 9) / 10; }
-
 // With threads and kernels as `like` has them.
-static void train(const hst_context *like, const bench_values *v, int size, hst_precision_kind precision,
-                  outcome *out) {
+static void train(const hst_context *like, const bench_values *v, model m, hst_precision_kind precision, outcome *out) {
     hst_context *ctx =
         hst_open(&(hst_options){.size = sizeof(hst_options), .threads = hst_thread_count(like), .isa = hst_isa(like)});
     hst_corpus *text = v->text ? cli_read_texts(ctx, 1, (char *[]){(char *)v->text}) : hst_corpus_new(ctx);
-    int64_t tokens = sizes[size].batch * sizes[size].length, steps = steps_of(v, size);
+    int64_t tokens = m.batch * m.length;
     hst_train_options o;
     hst_train_defaults(&o, sizeof o);
-    o.hidden = HIDDEN, o.layers = sizes[size].layers, o.batch = sizes[size].batch, o.length = sizes[size].length;
-    o.steps = WARM + steps, o.precision = precision;
+    o.hidden = m.hidden, o.layers = m.layers, o.batch = m.batch, o.length = m.length;
+    o.steps = WARM + m.steps, o.precision = precision;
     bool ready = v->text || add_words(text, 2 * tokens * o.steps);
     hst_trainer *trainer = ready ? hst_trainer_new(ctx, &o, text, NULL) : NULL;
     double began = bench_now();
@@ -63,7 +67,7 @@ static void train(const hst_context *like, const bench_values *v, int size, hst_
         if (i + 1 == WARM) began = bench_now();
         out->skipped += hst_trainer_result(trainer) != HST_STEPPED;
     }
-    out->tokens_per_second = (double)(steps * tokens) / (bench_now() - began);
+    out->tokens_per_second = (double)(m.steps * tokens) / (bench_now() - began);
     hst_memory_stats(ctx, &out->memory);
     out->status = hst_get_status(ctx);
     snprintf(out->error, sizeof out->error, "%s", hst_error(ctx));
@@ -71,7 +75,7 @@ static void train(const hst_context *like, const bench_values *v, int size, hst_
 }
 
 // The same in a process of its own.
-static bool measure(hst_context *ctx, const bench_values *v, int size, hst_precision_kind precision, outcome *out) {
+static bool measure(hst_context *ctx, const bench_values *v, model m, hst_precision_kind precision, outcome *out) {
     const char *name = hst_precision_of(precision)->name;
     int ends[2], status;
     struct rusage used;
@@ -80,7 +84,7 @@ static bool measure(hst_context *ctx, const bench_values *v, int size, hst_preci
     if (child < 0) return hst_fail(ctx, HST_ERROR_IO, "%s: no process can be started for it", name), false;
     if (child == 0) {
         outcome mine = {0};
-        train(ctx, v, size, precision, &mine);
+        train(ctx, v, m, precision, &mine);
         _exit(write(ends[1], &mine, sizeof mine) == (ssize_t)sizeof mine ? 0 : 1);
     }
     close(ends[1]);
@@ -98,15 +102,15 @@ static bool measure(hst_context *ctx, const bench_values *v, int size, hst_preci
 static double peak(const outcome *o, hst_category c) { return (double)o->memory.peak[c]; }
 static double passing(const outcome *o) { return peak(o, HST_ACTIVATIONS) + peak(o, HST_WORKSPACE); }
 
-static void print_json(const bench_values *v, int size, hst_precision_kind p, const outcome *o, const outcome *fp32) {
+static void print_json(model m, hst_precision_kind p, const outcome *o, const outcome *fp32) {
     json_object json = json_begin(stdout);
     json_text(&json, "what", "precision");
     json_text(&json, "preset", hst_precision_of(p)->name);
-    json_integer(&json, "layers", sizes[size].layers);
-    json_integer(&json, "hidden", HIDDEN);
-    json_integer(&json, "batch", sizes[size].batch);
-    json_integer(&json, "length", sizes[size].length);
-    json_integer(&json, "steps", steps_of(v, size));
+    json_integer(&json, "layers", m.layers);
+    json_integer(&json, "hidden", m.hidden);
+    json_integer(&json, "batch", m.batch);
+    json_integer(&json, "length", m.length);
+    json_integer(&json, "steps", m.steps);
     json_real(&json, "tokens_per_second", o->tokens_per_second);
     json_real(&json, "weights_bytes", peak(o, HST_WEIGHTS));
     json_real(&json, "gradients_bytes", peak(o, HST_GRADIENTS));
@@ -131,23 +135,25 @@ static void print_row(hst_precision_kind p, const outcome *o, const outcome *fp3
     fflush(stdout);
 }
 
-static bool bench_size(hst_context *ctx, const bench_values *v, int size) {
+static bool bench_model(hst_context *ctx, const bench_values *v, model m) {
     outcome fp32 = {0}, o;
     if (!v->json)
-        printf("%d layers of %d, batch %lld, length %lld, 256 symbols; MB; act+work and total beside fp32's\n"
+        printf("%d layers of %lld, batch %lld, length %lld, 256 symbols; MB; act+work and total beside fp32's\n"
                "%-15s %8s %8s %9s %9s %11s %9s %8s %8s   %5s %6s   %s %s\n",
-               sizes[size].layers, HIDDEN, (long long)sizes[size].batch, (long long)sizes[size].length, "preset",
-               "tokens/s", "weights", "gradients", "optimizer", "activations", "workspace", "total", "resident", "a+w",
-               "total", "  loss", "skipped");
+               m.layers, (long long)m.hidden, (long long)m.batch, (long long)m.length, "preset", "tokens/s", "weights",
+               "gradients", "optimizer", "activations", "workspace", "total", "resident", "a+w", "total", "  loss",
+               "skipped");
     for (int p = 0; p < HST_PRECISIONS; p++) {
-        if (!measure(ctx, v, size, (hst_precision_kind)p, &o)) return false;
+        if (!measure(ctx, v, m, (hst_precision_kind)p, &o)) return false;
         if (p == HST_FP32) fp32 = o;
         if (v->json)
-            print_json(v, size, (hst_precision_kind)p, &o, &fp32);
+            print_json(m, (hst_precision_kind)p, &o, &fp32);
         else
             print_row((hst_precision_kind)p, &o, &fp32);
     }
     return true;
 }
 
-bool bench_precision(hst_context *ctx, const bench_values *v) { return bench_size(ctx, v, 0) && bench_size(ctx, v, 1); }
+bool bench_precision(hst_context *ctx, const bench_values *v) {
+    return bench_model(ctx, v, model_of(v, false)) && bench_model(ctx, v, model_of(v, true));
+}
