@@ -38,7 +38,7 @@ VERSION := $(shell sed -n 's/.*define HST_VERSION "\(.*\)"/\1/p' tensor/tensor.h
 SONAME  := libhalfstep.so.$(firstword $(subst ., ,$(VERSION)))
 SHARED  := libhalfstep.so.$(VERSION)
 
-.PHONY: all help demo install uninstall deps test check symbols bench fixtures crosscheck clean
+.PHONY: all help demo install uninstall deps test check symbols bench experiment fixtures crosscheck clean
 all: $(addprefix $(BUILD)/,halfstep libhalfstep.a libhalfstep.so include/halfstep.h) ## command and library (default)
 
 help: ## this list
@@ -192,6 +192,17 @@ bench: $(BUILD)/tests/bench/bench ## products and training steps, beside what th
 
 $(BUILD)/tests/bench/bench: $(BUILD)/tests/bench/bench.o $(BUILD)/libhalfstep.a
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+# Known to the library as the programs of tests/embed are, and as little part of the tests as the bench.
+experiment: $(BUILD)/experiments/unsafe_training $(BUILD)/halfstep ## trains with sums rounded at each addition, and draws ops/unsafe_training.png (half an hour)
+	$< $(dir $<)
+	cd $(dir $<) && $(abspath $(BUILD)/halfstep) plot "safe accumulation" "unsafe accumulation" "entropy of the source" \
+		-o $(abspath ops/unsafe_training.png) --width 720 --height 420
+
+$(BUILD)/experiments/%: tests/experiments/%.c $(BUILD)/include/halfstep.h $(BUILD)/libhalfstep.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) $(CFLAGS) -I$(BUILD)/include $< $(BUILD)/libhalfstep.a \
+		$(LDFLAGS) $(LIBS) -o $@
 
 fixtures: ## makes tests/fixtures anew with the Python packages (network, a minute)
 	$(PYTHON) -B tests/fixtures/make_sru.py

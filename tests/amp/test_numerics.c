@@ -165,6 +165,66 @@ Test(numerics, one_tensor_given_twice_is_two_uses) {
     hst_numerics_free(n);
 }
 
+// An operation of the application's own, y = x: it is seen, its functions are called once each, and the sum of x's two
+// uses, one of which is its, is not made up.
+static int calls;
+static bool same_shape(hst_custom_call *call) {
+    hst_tensor *x = hst_custom_input(call, 0);
+    return hst_custom_set_output(call, 0, hst_dtype_of(x), hst_rank(x), hst_shape(x));
+}
+static bool same_forward(hst_custom_call *call) {
+    calls++;
+    float x = (float)hst_item(hst_custom_input(call, 0), NULL);
+    return hst_copy_in(hst_custom_output(call, 0), HST_F32, &x) == HST_OK;
+}
+static bool same_backward(hst_custom_call *call) {
+    calls++;
+    float dy = (float)hst_item(hst_custom_output_gradient(call, 0), NULL);
+    return hst_copy_in(hst_custom_input_gradient(call, 0), HST_F32, &dy) == HST_OK;
+}
+
+Test(numerics, operations_of_the_application_are_not_run_again) {
+    for (int first = 0; first < 2; first++) {
+        const hst_operation *same = hst_register(ctx, &(hst_custom_op){.size = sizeof(hst_custom_op),
+                                                                       .name = "same",
+                                                                       .inputs = {"x"},
+                                                                       .outputs = {"y"},
+                                                                       .shape = same_shape,
+                                                                       .forward = same_forward,
+                                                                       .backward = same_backward});
+        hst_tensor *x = hst_full(ctx, HST_F32, HST_SHAPE(1), 3);
+        hst_attach_grad(x, HST_WRITE, HST_F32);
+        calls = 0;
+        hst_numerics *n = hst_numerics_begin(ctx, 1);
+        hst_numerics_watch(n, x, "x");
+        hst_tensor *a = first ? hst_custom(same, &x, NULL, NULL) : hst_scale(x, 2);
+        hst_tensor *b = first ? hst_scale(x, 2) : hst_custom(same, &x, NULL, NULL);
+        hst_backward(ctx, hst_add(a, b));
+        end(n);
+        cr_assert(calls == 2 && hst_item(hst_grad(x), NULL) == 3);
+        cr_expect_eq(find_tensor(n, "x same", HST_NUMERICS_RESULT)->largest, 3);
+        cr_expect_eq(find_tensor(n, "x same", HST_NUMERICS_RESULT_GRADIENT)->largest, 1);
+        for (int i = 0; i < hst_numerics_sum_count(n); i++)
+            cr_expect(strncmp(hst_numerics_sum_at(n, i)->name, "x gradient", 10) != 0);
+        hst_numerics_free(n);
+    }
+}
+
+// With a row-sparse gradient the sums are those of the rows; what it looks at are its values.
+Test(numerics, row_sparse_gradients) {
+    hst_tensor *table = hst_zeros(ctx, HST_F32, HST_SHAPE(4, 1));
+    hst_attach_grad_rows(table, HST_WRITE, HST_F32);
+    hst_numerics *n = hst_numerics_begin(ctx, 1);
+    hst_numerics_watch(n, table, "table");
+    hst_tensor *y = hst_embedding(table, hst_zeros(ctx, HST_U8, HST_SHAPE(TERMS)));
+    hst_tensor *dy = hst_full(ctx, HST_F32, HST_SHAPE(TERMS, 1), 0.01);
+    hst_backward_from(ctx, 1, &y, &dy);
+    end(n);
+    expect_stalls(find_sum(n, "table embedding dtable"));
+    cr_expect_eq(find_tensor(n, "table", HST_NUMERICS_WEIGHT_GRADIENT)->count, 1);
+    hst_numerics_free(n);
+}
+
 // ---- loss scales ----
 
 // loss = small * (sum of 4 w0) + large * (sum of 4 w1): with loss scale S the gradients are small S, large S and, of

@@ -1,4 +1,5 @@
-// bench.h: what the files of `halfstep bench` share.
+// bench.h: what the measurements of `halfstep bench` share: options, a clock, the copy that is the machine's limit,
+// medians.
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 
@@ -6,17 +7,39 @@
 
 typedef struct bench_values {
     cli_common common;
-    int64_t vocabulary, hidden, tokens;
-    int64_t steps;
-    const char *text; // NULL: one that is made up
+    int64_t vocabulary, hidden, tokens; // the embedding's
+    int64_t length, batch, columns;     // the recurrence's
+    int64_t steps;                      // the precisions'
+    const char *text;                   // the same; NULL: one that is made up
     int runs;
     bool json;
 } bench_values;
 
-double cli_bench_now(void); // seconds, of a clock that only goes forward
+enum { BENCH_MAX_RUNS = 1000 };
 
-// Each prints its tables; the exit code, after printing what is wrong.
-int cli_bench_embedding(const bench_values *v);
-int cli_bench_precision(const bench_values *v);
+double bench_now(void); // seconds
+
+// A copy of memory, in pieces of so many bytes. The C library goes past the caches with large ones: a piece of all the
+// bytes is the fastest copy, pieces of BENCH_PLAIN are made of ordinary stores.
+typedef struct bench_copy {
+    char *to;
+    const char *from;
+    size_t bytes, piece;
+} bench_copy;
+enum { BENCH_PLAIN = 4096 };
+double bench_time_copy(const bench_copy *whole, int threads); // by so many threads together, their start included
+
+// The median, the least and the greatest of one double of `count` structs of `size` bytes, `offset` into each.
+typedef struct bench_spread {
+    double median, least, most;
+} bench_spread;
+bench_spread bench_spread_of(const void *rounds, size_t size, int count, size_t offset);
+#define BENCH_SPREAD(rounds, count, field)                                                                             \
+    bench_spread_of(rounds, sizeof *(rounds), count, (size_t)((const char *)&(rounds)->field - (const char *)(rounds)))
+
+// Each prints its tables; false after an error, the context's.
+bool bench_embedding(hst_context *ctx, const bench_values *v);
+bool bench_recurrence(hst_context *ctx, const bench_values *v);
+bool bench_precision(hst_context *ctx, const bench_values *v);
 
 #endif

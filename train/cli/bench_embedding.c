@@ -5,44 +5,8 @@
 // writes each row of the table.
 #include "train/cli/bench.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-// ---- the copy ----
-
-enum { MAX_THREADS = 256, MAX_RUNS = 1000 };
-
-typedef struct copy {
-    char *to;
-    const char *from;
-    size_t bytes;
-} copy;
-
-static void *copy_part(void *arg) {
-    copy *c = arg;
-    memcpy(c->to, c->from, c->bytes);
-    return NULL;
-}
-
-// Seconds that `threads` threads take for it together, the start of the threads included.
-static double time_copy(const copy *whole, int threads) {
-    pthread_t worker[MAX_THREADS];
-    copy parts[MAX_THREADS];
-    size_t each = whole->bytes / (size_t)threads;
-    double began = cli_bench_now();
-    int started = 0;
-    for (int i = 0; i < threads; i++) {
-        size_t at = (size_t)i * each;
-        parts[i] = (copy){whole->to + at, whole->from + at, i == threads - 1 ? whole->bytes - at : each};
-    }
-    while (started < threads - 1 && pthread_create(&worker[started], NULL, copy_part, &parts[started]) == 0) started++;
-    for (int i = started; i < threads; i++) copy_part(&parts[i]);
-    for (int i = 0; i < started; i++) pthread_join(worker[i], NULL);
-    return cli_bench_now() - began;
-}
-
-// ---- the embedding ----
 
 // Tokens as in a text: the symbol of rank r comes 1/r as often as the first (Zipf). The symbols are numbered by rank.
 static bool draw_tokens(int64_t *ids, int64_t count, int64_t vocabulary) {
@@ -77,7 +41,7 @@ typedef struct table {
     hst_context *ctx;
     int64_t rows;
     hst_tensor *weights, *ids, *dy;
-    copy copy;
+    bench_copy copy;
 } table;
 
 static bool make_table(table *t, int64_t *ids) {
@@ -89,21 +53,21 @@ static bool make_table(table *t, int64_t *ids) {
     hst_tensor *from = hst_zeros(t->ctx, HST_F32, HST_SHAPE(count, width)),
                *to = hst_zeros(t->ctx, HST_F32, HST_SHAPE(count, width));
     if (hst_get_status(t->ctx) || hst_attach_grad(t->weights, HST_WRITE, HST_F32)) return false;
-    t->copy = (copy){hst_mutable_data(to), hst_data(from), (size_t)(count * width) * sizeof(float)};
+    size_t bytes = (size_t)(count * width) * sizeof(float);
+    t->copy = (bench_copy){hst_mutable_data(to), hst_data(from), bytes, bytes};
     return true;
 }
 
 static figures measure_round(const table *t) {
-    int threads = hst_thread_count(t->ctx);
     double row = (double)t->v->hidden * sizeof(float), tokens = (double)t->v->tokens, rows = (double)t->rows;
     figures f;
-    f.copy = 2 * (double)t->copy.bytes / time_copy(&t->copy, threads < MAX_THREADS ? threads : MAX_THREADS);
+    f.copy = 2 * (double)t->copy.bytes / bench_time_copy(&t->copy, hst_thread_count(t->ctx));
     hst_scope_begin(t->ctx);
-    double began = cli_bench_now();
+    double began = bench_now();
     hst_tensor *y = hst_embedding(t->weights, t->ids), *dy = t->dy;
-    double between = cli_bench_now();
+    double between = bench_now();
     if (y) hst_backward_from(t->ctx, 1, &y, &dy);
-    f.gradient = cli_bench_now() - between;
+    f.gradient = bench_now() - between;
     f.forward = between - began;
     hst_scope_end(t->ctx, NULL);
     f.rate = (3 * tokens + rows) * row / (f.forward + f.gradient);
@@ -111,27 +75,10 @@ static figures measure_round(const table *t) {
     return f;
 }
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-// The median, the least and the greatest of one figure over the rounds.
-typedef struct spread {
-    double median, least, most;
-} spread;
-
-static spread spread_of(const figures *rounds, int count, size_t offset) {
-    double sorted[MAX_RUNS];
-    for (int i = 0; i < count; i++) sorted[i] = *(const double *)(const void *)((const char *)&rounds[i] + offset);
-    qsort(sorted, (size_t)count, sizeof *sorted, ascending);
-    return (spread){sorted[count / 2], sorted[0], sorted[count - 1]};
-}
-#define SPREAD(rounds, count, field) spread_of(rounds, count, offsetof(figures, field))
-
 static void print_table(const table *t, const figures *rounds, int runs) {
-    spread forward = SPREAD(rounds, runs, forward), gradient = SPREAD(rounds, runs, gradient);
-    spread rate = SPREAD(rounds, runs, rate), copied = SPREAD(rounds, runs, copy), share = SPREAD(rounds, runs, share);
+    bench_spread forward = BENCH_SPREAD(rounds, runs, forward), gradient = BENCH_SPREAD(rounds, runs, gradient);
+    bench_spread rate = BENCH_SPREAD(rounds, runs, rate), copied = BENCH_SPREAD(rounds, runs, copy),
+                 share = BENCH_SPREAD(rounds, runs, share);
     if (t->v->json) {
         json_object json = json_begin(stdout);
         json_text(&json, "what", "embedding");
@@ -160,7 +107,7 @@ static void print_table(const table *t, const figures *rounds, int runs) {
 }
 
 static bool bench_table(hst_context *ctx, const bench_values *v, int64_t rows, int64_t *ids) {
-    figures rounds[MAX_RUNS];
+    figures rounds[BENCH_MAX_RUNS];
     table t = {.v = v, .ctx = ctx, .rows = rows};
     hst_scope_begin(ctx);
     bool made = make_table(&t, ids);
@@ -171,18 +118,13 @@ static bool bench_table(hst_context *ctx, const bench_values *v, int64_t rows, i
     return true;
 }
 
-int cli_bench_embedding(const bench_values *v) {
-    int code = CLI_DONE;
-    hst_context *ctx = cli_open(&v->common, NULL, NULL, &code);
-    if (!ctx) return code;
+bool bench_embedding(hst_context *ctx, const bench_values *v) {
     int64_t *ids = malloc((size_t)v->tokens * sizeof *ids);
     if (!ids) hst_fail(ctx, HST_ERROR_MEMORY, "out of memory for %lld tokens", (long long)v->tokens);
     if (ids && !v->json)
         printf("embedding, f32: %lld tokens of %lld numbers, %d threads, %s kernels, median of %d\n",
                (long long)v->tokens, (long long)v->hidden, hst_thread_count(ctx), hst_isa(ctx), v->runs);
-    if (!ids || !bench_table(ctx, v, v->vocabulary, ids) || !bench_table(ctx, v, 8, ids))
-        code = cli_failure(ctx, false);
+    bool done = ids && bench_table(ctx, v, v->vocabulary, ids) && bench_table(ctx, v, 8, ids);
     free(ids);
-    hst_close(ctx);
-    return code;
+    return done;
 }

@@ -22,7 +22,8 @@ typedef struct outcome {
     hst_memory memory;
     double tokens_per_second, loss, resident;
     int64_t skipped;
-    bool failed;
+    hst_status status;
+    char error[512];
 } outcome;
 
 // ---- a text, where none is given: words that follow each other by chance, some more often than others ----
@@ -42,51 +43,54 @@ static bool add_words(hst_corpus *text, int64_t bytes) {
 
 // ---- one preset ----
 
-static void train(const bench_values *v, int size, hst_precision_kind precision, outcome *out) {
-    int code;
-    hst_context *ctx = cli_open(&v->common, cli_print_message, NULL, &code);
-    hst_corpus *text = v->text && ctx ? cli_read_texts(ctx, 1, (char *[]){(char *)v->text}) : hst_corpus_new(ctx);
-    int64_t tokens = sizes[size].batch * sizes[size].length, steps = size == 0 ? v->steps : (v->steps + 9) / 10;
+static int64_t steps_of(const bench_values *v, int size) { return size == 0 ? v->steps : (v->steps + 9) / 10; }
+
+// With threads and kernels as `like` has them.
+static void train(const hst_context *like, const bench_values *v, int size, hst_precision_kind precision,
+                  outcome *out) {
+    hst_context *ctx =
+        hst_open(&(hst_options){.size = sizeof(hst_options), .threads = hst_thread_count(like), .isa = hst_isa(like)});
+    hst_corpus *text = v->text ? cli_read_texts(ctx, 1, (char *[]){(char *)v->text}) : hst_corpus_new(ctx);
+    int64_t tokens = sizes[size].batch * sizes[size].length, steps = steps_of(v, size);
     hst_train_options o;
     hst_train_defaults(&o, sizeof o);
     o.hidden = HIDDEN, o.layers = sizes[size].layers, o.batch = sizes[size].batch, o.length = sizes[size].length;
     o.steps = WARM + steps, o.precision = precision;
-    bool ready = ctx && (v->text || add_words(text, 2 * tokens * o.steps));
+    bool ready = v->text || add_words(text, 2 * tokens * o.steps);
     hst_trainer *trainer = ready ? hst_trainer_new(ctx, &o, text, NULL) : NULL;
-    double began = 0;
+    double began = bench_now();
     for (int64_t i = 0; trainer && i < o.steps && hst_trainer_step(trainer, &out->loss) == HST_OK; i++) {
-        if (i + 1 == WARM) began = cli_bench_now();
+        if (i + 1 == WARM) began = bench_now();
         out->skipped += hst_trainer_result(trainer) != HST_STEPPED;
     }
-    out->tokens_per_second = (double)(steps * tokens) / (cli_bench_now() - began);
+    out->tokens_per_second = (double)(steps * tokens) / (bench_now() - began);
     hst_memory_stats(ctx, &out->memory);
-    out->failed = !trainer || hst_get_status(ctx) != HST_OK;
-    if (ctx && out->failed) cli_failure(ctx, v->text != NULL);
+    out->status = hst_get_status(ctx);
+    snprintf(out->error, sizeof out->error, "%s", hst_error(ctx));
     hst_close(ctx); // and all that belongs to it
 }
 
-// The same in a process of its own; false after saying why there is no outcome.
-static bool measure(const bench_values *v, int size, hst_precision_kind precision, outcome *out) {
+// The same in a process of its own.
+static bool measure(hst_context *ctx, const bench_values *v, int size, hst_precision_kind precision, outcome *out) {
+    const char *name = hst_precision_of(precision)->name;
     int ends[2], status;
     struct rusage used;
     fflush(NULL);
     pid_t child = pipe(ends) == 0 ? fork() : -1;
-    if (child < 0) {
-        cli_error("no process could be started for a measurement");
-        return false;
-    }
+    if (child < 0) return hst_fail(ctx, HST_ERROR_IO, "%s: no process can be started for it", name), false;
     if (child == 0) {
         outcome mine = {0};
-        train(v, size, precision, &mine);
+        train(ctx, v, size, precision, &mine);
         _exit(write(ends[1], &mine, sizeof mine) == (ssize_t)sizeof mine ? 0 : 1);
     }
     close(ends[1]);
-    bool read_all = read(ends[0], out, sizeof *out) == (ssize_t)sizeof *out;
+    bool whole = read(ends[0], out, sizeof *out) == (ssize_t)sizeof *out;
     close(ends[0]);
-    bool ended = wait4(child, &status, 0, &used) == child && WIFEXITED(status);
+    whole = wait4(child, &status, 0, &used) == child && WIFEXITED(status) && whole;
     out->resident = (double)used.ru_maxrss * 1024;
-    if (!read_all || !ended) cli_error("%s: its process was killed", hst_precision_of(precision)->name);
-    return read_all && ended && !out->failed;
+    if (!whole) return hst_fail(ctx, HST_ERROR_MEMORY, "%s: its process was killed", name), false;
+    if (out->status != HST_OK) hst_fail(ctx, out->status, "%s: %s", name, out->error);
+    return out->status == HST_OK;
 }
 
 // ---- the table ----
@@ -102,7 +106,7 @@ static void print_json(const bench_values *v, int size, hst_precision_kind p, co
     json_integer(&json, "hidden", HIDDEN);
     json_integer(&json, "batch", sizes[size].batch);
     json_integer(&json, "length", sizes[size].length);
-    json_integer(&json, "steps", size == 0 ? v->steps : (v->steps + 9) / 10);
+    json_integer(&json, "steps", steps_of(v, size));
     json_real(&json, "tokens_per_second", o->tokens_per_second);
     json_real(&json, "weights_bytes", peak(o, HST_WEIGHTS));
     json_real(&json, "gradients_bytes", peak(o, HST_GRADIENTS));
@@ -127,7 +131,7 @@ static void print_row(hst_precision_kind p, const outcome *o, const outcome *fp3
     fflush(stdout);
 }
 
-static bool bench_size(const bench_values *v, int size) {
+static bool bench_size(hst_context *ctx, const bench_values *v, int size) {
     outcome fp32 = {0}, o;
     if (!v->json)
         printf("%d layers of %d, batch %lld, length %lld, 256 symbols; MB; act+work and total beside fp32's\n"
@@ -136,7 +140,7 @@ static bool bench_size(const bench_values *v, int size) {
                "tokens/s", "weights", "gradients", "optimizer", "activations", "workspace", "total", "resident", "a+w",
                "total", "  loss", "skipped");
     for (int p = 0; p < HST_PRECISIONS; p++) {
-        if (!measure(v, size, (hst_precision_kind)p, &o)) return false;
+        if (!measure(ctx, v, size, (hst_precision_kind)p, &o)) return false;
         if (p == HST_FP32) fp32 = o;
         if (v->json)
             print_json(v, size, (hst_precision_kind)p, &o, &fp32);
@@ -146,8 +150,4 @@ static bool bench_size(const bench_values *v, int size) {
     return true;
 }
 
-int cli_bench_precision(const bench_values *v) {
-    for (int size = 0; size < 2; size++)
-        if (!bench_size(v, size)) return CLI_FAILED;
-    return CLI_DONE;
-}
+bool bench_precision(hst_context *ctx, const bench_values *v) { return bench_size(ctx, v, 0) && bench_size(ctx, v, 1); }
