@@ -293,6 +293,29 @@ Test(plot, a_run_that_went_on_is_one_curve) {
     expect_same_picture("straight.png", "resumed.png");
 }
 
+// Such a line has the number of the step before it, which stays.
+Test(plot, steps_that_were_skipped_are_no_points) {
+    write_line("run");
+    run_plot("straight.png", "--training", "raw");
+    run_plot("smooth.png", NULL, NULL);
+    char *log = read_file("run/log.jsonl", NULL);
+    start_log();
+    for (char *line = log; *line; line += strcspn(line, "\n") + 1) {
+        const char *step = strstr(line, "\"step\":");
+        int number = step ? atoi(step + 7) : 0, length = (int)strcspn(line, "\n");
+        for (int i = 0; i < 3 && number % 10 == 1; i++)
+            add("{\"event\":\"step\",\"step\":%d,\"seconds\":%d,\"epoch\":9,\"loss\":9,\"smooth_loss\":%s,"
+                "\"result\":\"%s\",\"skipped\":1}\n",
+                number - 1, 2 * number, number > 1 ? "9" : "null", i ? "overflow" : "nan_loss");
+        if (step) add("%.*s,\"result\":\"stepped\"}\n", length - 1, line);
+    }
+    end_log("run");
+    run_plot("skips.png", "--training", "raw");
+    expect_same_picture("straight.png", "skips.png");
+    run_plot("skips.png", NULL, NULL);
+    expect_same_picture("smooth.png", "skips.png");
+}
+
 Test(plot, a_log_may_be_torn_and_may_have_been_written_by_another_program) {
     write_line("run");
     run_plot("whole.png", NULL, NULL);

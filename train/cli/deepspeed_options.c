@@ -9,13 +9,9 @@
 
 static bool has(const deepspeed *file, const char *key) { return deepspeed_line(file, key) > 0; }
 
-static bool is_given(const deepspeed *file, const cli_option *option) {
-    return cli_is_given(cli_train_options, file->options, option);
-}
-
 static bool set_text(deepspeed *file, const char *key, const cli_option *option, const char *text) {
     char expected[192];
-    if (is_given(file, option)) {
+    if (cli_is_given(cli_train_options, file->options, option)) {
         cli_error("--%s and %s in %s exclude each other", option->name, key, file->path);
         file->code = CLI_USAGE;
         return false;
@@ -38,7 +34,7 @@ static bool set(deepspeed *file, const char *key, const char *name, const char *
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    return (!has(file, key) && is_given(file, option)) || set_text(file, key, option, text);
+    return (!has(file, key) && cli_train_is_given(file->options, name)) || set_text(file, key, option, text);
 }
 
 static bool set_flag(deepspeed *file, const char *key, const char *name, bool value) {
@@ -73,21 +69,27 @@ static bool check_limits(deepspeed *file) {
 static bool set_first_scale(deepspeed *file) {
     double scale = ldexp(1, (int)file->scale_power);
     if (!has(file, "fp16.initial_scale_power")) return true;
-    const cli_option *cap = cli_find_option(cli_train_options, "max-scale", strlen("max-scale"));
-    if (scale > hst_scaler_defaults(HST_SCALER_DEEPSPEED_ZERO).max_scale && !is_given(file, cap))
+    if (scale > hst_scaler_defaults(HST_SCALER_DEEPSPEED_ZERO).max_scale &&
+        !cli_train_is_given(file->options, "max-scale"))
         file->options->train.max_scale = scale;
     return set(file, "fp16.initial_scale_power", "init-scale", "%.17g", scale);
 }
 
+// DeepSpeed's scaler without ZeRO has no hysteresis, whatever the file says.
+static bool set_hysteresis(deepspeed *file) {
+    if (file->options->train.scaler == HST_SCALER_DEEPSPEED_FUSED || !has(file, "fp16.hysteresis")) return true;
+    return set(file, "fp16.hysteresis", "hysteresis", "%" PRId64, file->hysteresis);
+}
+
 static bool set_scaler(deepspeed *file) {
+    bool consecutive =
+        file->consecutive && file->hysteresis > 1 && file->options->train.scaler != HST_SCALER_DEEPSPEED_FUSED;
     if (file->loss_scale > 0) return set(file, "fp16.loss_scale", "loss-scale", "%.17g", file->loss_scale);
     return set_first_scale(file) &&
            (!has(file, "fp16.loss_scale_window") ||
             set(file, "fp16.loss_scale_window", "growth-interval", "%" PRId64, file->window)) &&
-           (!has(file, "fp16.hysteresis") ||
-            set(file, "fp16.hysteresis", "hysteresis", "%" PRId64, file->hysteresis)) &&
-           set_flag(file, "fp16.consecutive_hysteresis", "consecutive-hysteresis",
-                    file->consecutive && file->hysteresis > 1) &&
+           set_hysteresis(file) &&
+           set_flag(file, "fp16.consecutive_hysteresis", "consecutive-hysteresis", consecutive) &&
            set(file, "fp16.min_loss_scale", "min-scale", "%.17g", file->min_loss_scale);
 }
 

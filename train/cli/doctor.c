@@ -1,6 +1,6 @@
 // doctor.c: `halfstep doctor`: what 16 bits do. `accumulate` computes the example of apache/mxnet#17703 with safe and
-// with unsafe accumulation, then how far a sum of the user's own gets; `precision` is in doctor_precision.c, `scaler` in
-// doctor_scaler.c.
+// with unsafe accumulation, then how far a sum of the user's own gets; `precision` is in doctor_precision.c, `scaler`
+// in doctor_scaler.c.
 #include "train/cli/doctor_precision.h"
 #include "train/cli/doctor_scaler.h"
 

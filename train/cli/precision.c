@@ -11,13 +11,9 @@ bool cli_is_of_precision(const cli_option *option) {
     return !strcmp(option->help, CLI_PRECISION_HEADING);
 }
 
-static bool is_given(const cli_train_values *v, const char *name) {
-    return cli_is_given(cli_train_options, v, cli_find_option(cli_train_options, name, strlen(name)));
-}
-
 // The first given one of a list of options that ends with NULL, or NULL.
 static const char *find_given(const cli_train_values *v, const char *const *names) {
-    while (*names && !is_given(v, *names)) names++;
+    while (*names && !cli_train_is_given(v, *names)) names++;
     return *names;
 }
 
@@ -34,7 +30,7 @@ static bool is_dynamic(hst_scaler_profile profile) {
 
 static bool check_region(const cli_train_values *v) {
     const hst_precision *preset = hst_precision_of(v->train.precision);
-    if (!is_given(v, "op-list") || preset->region.dtype != HST_F32) return true;
+    if (!cli_train_is_given(v, "op-list") || preset->region.dtype != HST_F32) return true;
     cli_error("--op-list is for a preset with an autocast region, and %s has none; amp-fp16, amp-bf16, apex-O1 and "
               "mxnet-amp have",
               preset->name);
@@ -43,7 +39,7 @@ static bool check_region(const cli_train_values *v) {
 
 static bool check_scale(const cli_train_values *v) {
     hst_scaler_profile profile = profile_of(v);
-    bool number = v->loss_scale > 0, scaler = is_given(v, "scaler");
+    bool number = v->loss_scale > 0, scaler = cli_train_is_given(v, "scaler");
     if (number && scaler && v->train.scaler != HST_SCALER_STATIC)
         cli_error("--loss-scale %g is a constant, and --scaler %s is not; leave one of them out", v->loss_scale,
                   hst_scaler_name((hst_scaler_profile)v->train.scaler));
@@ -73,7 +69,7 @@ static bool check_machine(const cli_train_values *v) {
                   hst_scaler_name(profile));
     else if (v->train.consecutive_hysteresis && hysteresis < 2)
         cli_error("--consecutive-hysteresis needs a --hysteresis above 1");
-    else if (is_given(v, "max-skips") && profile == HST_SCALER_NONE)
+    else if (cli_train_is_given(v, "max-skips") && profile == HST_SCALER_NONE)
         cli_error("--max-skips is for a loss scaler, and there is none; --scaler names one");
     else
         return true;
@@ -94,7 +90,7 @@ static bool check_range(const cli_train_values *v) {
 
 // A run goes on in its own precision, or in one that is described as that of a new run is.
 static bool check_resume(const cli_train_values *v) {
-    if (!v->resume || is_given(v, "precision")) return true;
+    if (!v->resume || cli_train_is_given(v, "precision")) return true;
     for (const cli_option *o = cli_train_options; cli_table_goes_on(o); o++) {
         if (!o->name || !cli_is_of_precision(o) || !cli_is_given(cli_train_options, v, o)) continue;
         cli_error("--%s with --resume needs --precision, be it that of the run", o->name);
@@ -155,6 +151,6 @@ void cli_precision_print(const cli_train_values *v, FILE *out) {
     const hst_precision *preset = hst_precision_of(v->train.precision);
     print_types(&v->train, out);
     print_scaler(&v->train, out);
-    if (preset->region.dtype == HST_F32 && is_given(v, "amp-recurrence-fp16"))
+    if (preset->region.dtype == HST_F32 && cli_train_is_given(v, "amp-recurrence-fp16"))
         fprintf(out, "note: --amp-recurrence-fp16 has no effect in %s, which has no autocast region\n", preset->name);
 }

@@ -6,7 +6,6 @@
 #include "train/cli/signals.h"
 
 #include <limits.h>
-#include <string.h>
 #include <unistd.h>
 
 // ---- texts ----
@@ -76,8 +75,7 @@ static bool check_folder(run *r) {
 // ---- all of it ----
 
 static bool make_trainer(run *r, const char *checkpoint, const char *from) {
-    const cli_option *precision = cli_find_option(cli_train_options, "precision", strlen("precision"));
-    bool changed = cli_is_given(cli_train_options, &r->v, precision);
+    bool changed = cli_train_is_given(&r->v, "precision");
     r->trainer = checkpoint
                      ? hst_trainer_resume_in(r->ctx, checkpoint, changed ? &r->v.train : NULL, r->text, r->held_out)
                  : from ? hst_trainer_new_from(r->ctx, from, &r->v.train, r->text, r->held_out)

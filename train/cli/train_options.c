@@ -147,6 +147,10 @@ void cli_train_defaults(void *values) {
     v->loss_scale = -1;
 }
 
+bool cli_train_is_given(const cli_train_values *values, const char *name) {
+    return cli_is_given(cli_train_options, values, cli_find_option(cli_train_options, name, strlen(name)));
+}
+
 // Options of the optimizer or the schedule that the chosen one does not have: the sentence about the first, or NULL.
 static const char *find_misfit(const hst_train_options *o, const hst_train_options *standard) {
     bool sgd = o->optimizer == HST_SGD;

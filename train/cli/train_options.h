@@ -20,6 +20,7 @@ enum { CLI_BYTES, CLI_CHARACTERS }; // --tokenizer
 extern const cli_option cli_train_options[];
 #define CLI_PRECISION_HEADING "Mixed precision"
 void cli_train_defaults(void *values);
+bool cli_train_is_given(const cli_train_values *values, const char *name); // an option of this name
 
 // Whether the options go together; false after printing what does not.
 bool cli_train_options_fit(const cli_train_values *values);
