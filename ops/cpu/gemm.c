@@ -1,12 +1,12 @@
 // gemm.c: the matrix multiply C (M,N) (+)= A (M,K) B (K,N) + bias, hst_gemm_args in tensor/backend.h.
 //
-//   for each SLAB of columns, for which B fits into the last-level cache:
+//   for each SLAB of columns, as many as the last-level cache holds of B:
 //     all threads pack B: panels of NR columns                         (B is packed once)
 //     blocks of at most MC rows; a thread takes one after the other:
 //       for each KC terms of the sum over K:
-//         pack A: the block's rows, in panels of VL                    (stays in L2)
-//         for each panel of B                                          (stays in L1)
-//           for each MR rows: micro-kernel -> tile -> C
+//         pack A: the block's rows, in panels of MR                    (stays in L2)
+//         for each panel of B                                          (stays in L1; the next one is asked for)
+//           for each panel of A: micro-kernel -> C
 //
 // A panel holds, for every k, its rows of A (or columns of B) side by side in f32, whatever the operand's dtype and
 // strides (gemm_pack.h), so that there is one micro-kernel for all.
@@ -16,56 +16,84 @@
 // edge, tile or thread changes that: a row computed alone has the bits that it has in a batch.
 //
 // The products of a batch are small, as a rule: their blocks are shared out together, and each block packs the panels
-// of B that it needs.
+// of B that it needs. With at most MR rows, one or a few symbols that are generated, each number of B is used once or a
+// few times: B is then not packed, if its rows are contiguous (multiply_rows), and the time is that of reading it.
 #include <stdatomic.h>
 #include "ops/cpu/blocks.h"
 #include "ops/cpu/gemm_pack.h"
 #include "ops/cpu/kernels.h"
 
-// MR x NV accumulators, NV vectors of B and one of A fill the registers.
-#if defined __AVX512F__
-enum { MR = 8, NV = 3 };
-#elif defined __AVX2__
-enum { MR = 4, NV = 3 };
+// MR x NV accumulators, NV vectors of B and one of A fill the registers. A panel of B takes half of L1, one of A less
+// than a quarter; LINE floats after each keep panels from meeting in the same sets of a cache.
+#if defined __AVX2__
+enum { MR = VL - 2 };
 #else
-enum { MR = 2, NV = 3 };
+enum { MR = VL };
 #endif
-enum { NR = NV * VL, KC = 256, MC = 128, SLAB_FLOATS = 1 << 21, STRIP = 32 };
+enum { NV = 2, NR = NV * VL, KC = 256, MC = 32 * MR, SLAB_FLOATS = 1 << 22, STRIP = 32, LINE = 16 };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t round_up(int64_t n, int64_t to) { return divide_up(n, to) * to; }
 
-// ---- the micro-kernel: tile (rows, NR) = a panel of A times a panel of B whose rows are b_row apart ----
+// ---- the micro-kernel: rows x (nv vectors) of c (+)= a panel of A times a panel of B ----
 
-INLINE void micro(int rows, int nv, int64_t terms, const float *a, const float *b, int64_t b_row, float *tile) {
+INLINE void micro(int rows, int nv, int64_t terms, const float *a, const float *b, float *c, int64_t c_row, bool more) {
     vf acc[MR][NV], bk[NV];
     UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] = splat(0);
-    for (int64_t k = 0; k < terms; k++, a += VL, b += b_row) {
+    for (int64_t k = 0; k < terms; k++, a += MR, b += NR) {
         UNROLL for (int j = 0; j < nv; j++) bk[j] = load(b + j * VL, HST_F32);
         UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] =
             multiply_add(splat(a[i]), bk[j], acc[i][j]);
     }
-    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < nv; j++)
-        store(tile + i * NR + j * VL, HST_F32, acc[i][j]);
+    UNROLL for (int i = 0; i < rows; i++, c += c_row) UNROLL for (int j = 0; j < nv; j++)
+        store(c + j * VL, HST_F32, (more ? load(c + j * VL, HST_F32) : splat(0)) + acc[i][j]);
 }
 
-typedef void micro_kernel(int64_t terms, const float *a, const float *b, int64_t b_row, float *tile);
+// The same for the few rows of a panel of A and a B that lies in memory row after row: sums (rows, columns) = A B.
+// Neighbouring rows of B are read side by side; the sums wait in the cache.
+INLINE void multiply_rows_as(panel_source b, const float *a, int rows, int64_t columns, int64_t terms, float *sums,
+                             int64_t sums_row, hst_dtype dtype, hst_dtype lower) {
+    b.source.dtype = dtype;
+    b.lower = lower;
+    for (int64_t k = 0; k == 0 || k < terms; k += ROWS_READ, a += ROWS_READ * MR, b.first += ROWS_READ * b.k_stride)
+        for (int64_t j = 0; j < columns; j += VL) {
+            vf bk[ROWS_READ];
+            int64_t n = columns - j;
+            UNROLL for (int u = 0; u < ROWS_READ; u++) bk[u] =
+                k + u < terms ? elements(b, b.first + u * b.k_stride + j, n) : splat(0);
+            for (int i = 0; i < rows; i++) {
+                float *sum = sums + i * sums_row + j;
+                vf acc = k > 0 ? load(sum, HST_F32) : splat(0);
+                UNROLL for (int u = 0; u < ROWS_READ; u++) if (k + u < terms) acc =
+                    multiply_add(splat(a[u * MR + i]), bk[u], acc);
+                store(sum, HST_F32, acc);
+            }
+        }
+}
+
+static void multiply_rows(panel_source b, const float *a, int rows, int64_t columns, int64_t terms, float *sums,
+                          int64_t sums_row) {
+    WITH_DTYPES(b, multiply_rows_as, b, a, rows, columns, terms, sums, sums_row)
+}
+
+typedef void micro_kernel(int64_t terms, const float *a, const float *b, float *c, int64_t c_row, bool more);
 #define MICRO(rows, nv)                                                                                                \
-    static void micro_##rows##_##nv(int64_t terms, const float *a, const float *b, int64_t b_row, float *tile) {       \
-        micro(rows, nv, terms, a, b, b_row, tile);                                                                     \
+    static void micro_##rows##_##nv(int64_t terms, const float *a, const float *b, float *c, int64_t c_row,            \
+                                    bool more) {                                                                       \
+        if (more) /* constants select the code */                                                                      \
+            micro(rows, nv, terms, a, b, c, c_row, true);                                                              \
+        else                                                                                                           \
+            micro(rows, nv, terms, a, b, c, c_row, false);                                                             \
     }
 MICRO(1, 1)
 MICRO(1, 2)
-MICRO(1, 3)
 MICRO(MR, 1)
 MICRO(MR, 2)
-MICRO(MR, 3)
 
-// For at most MR rows and NR columns. The tile's rows and columns beyond them are not used.
+// For at most MR rows and NR columns; what is beyond them is computed, but means nothing.
 static micro_kernel *kernel_for(int64_t rows, int64_t columns) {
-    static micro_kernel *const one[NV] = {micro_1_1, micro_1_2, micro_1_3};
-    static micro_kernel *const many[NV] = {micro_MR_1, micro_MR_2, micro_MR_3};
-    return (rows == 1 ? one : many)[(columns - 1) / VL];
+    static micro_kernel *const kernels[2][NV] = {{micro_MR_1, micro_MR_2}, {micro_1_1, micro_1_2}};
+    return kernels[rows == 1][columns > VL];
 }
 
 // ---- the job of all threads ----
@@ -77,45 +105,47 @@ typedef struct job {
     int64_t rows, width;           // of a block of C
     int64_t down, across;          // how many blocks in a product
     _Atomic int64_t next;          // the first block that nobody has taken
-    float *packed_b;               // the slab's; NULL: each block packs what it needs, or reads B as it lies there
+    int64_t a_panel, b_panel;      // from one packed panel to the next, in floats
+    bool few;                      // rows, of a B whose rows are contiguous: it is read once, as it lies there
+    float *packed_b;               // the slab's; NULL: each block packs what it needs
     float *own;                    // every thread's packed A, one panel of B, sums
     int64_t packed_a, panel, sums; // its parts, in floats
 } job;
 
-// ---- packing B: the panel at column j, terms from k on, starts at k * width of the slab + j * terms ----
-
 static int64_t terms_from(const hst_gemm_args *g, int64_t k) { return smaller(KC, g->k - k); }
 
-// Packs rows k .. k + rows of the panel of g's B at column j of the slab.
-static void pack_panel(const job *w, const hst_gemm_args *g, float *panel, int64_t j, int64_t k, int64_t rows) {
-    int64_t columns = smaller(NR, w->columns - j);
-    panel_source source = {g->b, k * g->b_row + (w->j + j) * g->b_col, g->b_col, g->b_row, g->lower};
-    pack(panel, round_up(columns, VL), source, columns, rows);
+// ---- packing B: for each KC terms the panels of the slab's columns ----
+
+static float *packed_panel(const job *w, int64_t j, int64_t k) {
+    return w->packed_b + (k / KC * divide_up(w->columns, NR) + j / NR) * w->b_panel;
 }
 
-// Where rows of B are contiguous, STRIP of them are read along their whole length: a panel takes a line or two of each.
+// B from column j of the slab and row k on.
+static panel_source b_source(const job *w, const hst_gemm_args *g, int64_t j, int64_t k) {
+    int64_t column = w->j + j;
+    return (panel_source){g->b, k * g->b_row + column * g->b_col, g->b_col, g->b_row, g->n - column, g->lower};
+}
+
+// Packs `columns` from j on of the slab, `terms` from k on, to where the first of them goes.
+static void pack_b(const job *w, const hst_gemm_args *g, float *out, int64_t j, int64_t columns, int64_t k,
+                   int64_t terms) {
+    pack((panel_target){out, w->b_panel, NR}, b_source(w, g, j, k), columns, terms);
+}
+
 static void pack_strip(void *arg, int64_t task) {
     const job *w = arg;
-    int64_t slab = round_up(w->columns, VL), k = task * STRIP, block = k / KC * KC, terms = terms_from(w->g, block);
-    int64_t rows = smaller(STRIP, w->g->k - k);
-    for (int64_t row = k; row < k + rows; row += 8)
-        for (int64_t j = 0; j < w->columns; j += NR) {
-            int64_t width = round_up(smaller(NR, w->columns - j), VL);
-            pack_panel(w, w->g, w->packed_b + block * slab + j * terms + (row - block) * width, j, row,
-                       smaller(8, k + rows - row));
-        }
+    int64_t k = task * STRIP;
+    pack_b(w, w->g, packed_panel(w, 0, k) + k % KC * NR, 0, w->columns, k, smaller(STRIP, w->g->k - k));
 }
 
 static void pack_columns(void *arg, int64_t task) {
     const job *w = arg;
-    int64_t slab = round_up(w->columns, VL), j = task * NR;
-    for (int64_t k = 0; k < w->g->k; k += KC) {
-        int64_t terms = terms_from(w->g, k);
-        pack_panel(w, w->g, w->packed_b + k * slab + j * terms, j, k, terms);
-    }
+    int64_t j = task * NR, columns = smaller(NR, w->columns - j);
+    for (int64_t k = 0; k < w->g->k; k += KC)
+        pack_b(w, w->g, packed_panel(w, j, k), j, columns, k, terms_from(w->g, k));
 }
 
-static void pack_b(hst_context *ctx, job *w) {
+static void pack_slab(hst_context *ctx, job *w) {
     if (w->g->b_col == 1)
         hst_parallel(ctx, divide_up(w->g->k, STRIP), pack_strip, w);
     else
@@ -131,21 +161,39 @@ typedef struct block {
     float *packed_a, *panel, *sums;
 } block;
 
-// Adds a tile, which belongs at (i, j) of the block. Between blocks of K the sum waits in C if C is f32, else in sums.
-INLINE void add_as(const job *w, const block *b, int64_t i, int64_t j, const float *tile, hst_dtype dtype) {
+// A tile of C and where its sum waits between blocks of K: in C if C is f32, else in the block's sums.
+typedef struct tile {
+    int64_t row, column, rows, columns; // in C
+    float *sum;
+    int64_t sum_row;
+} tile;
+
+static tile tile_at(const job *w, const block *b, int64_t i, int64_t j, int64_t most) {
     const hst_gemm_args *g = &b->g;
-    int64_t columns = smaller(NR, b->columns - j), first_column = w->j + b->j + j;
-    for (int64_t row = 0; row < MR && i + row < b->rows; row++)
-        for (int64_t v = 0; v < columns; v += VL) {
-            int64_t n = columns - v, at = (b->i + i + row) * g->c_row + first_column + v;
-            float *sum = dtype == HST_F32 ? (float *)g->c.data + at : b->sums + (i + row) * w->width + j + v;
+    tile t = {.row = b->i + i,
+              .column = w->j + b->j + j,
+              .rows = smaller(MR, b->rows - i),
+              .columns = smaller(most, b->columns - j),
+              .sum = b->sums + i * w->width + j,
+              .sum_row = w->width};
+    if (g->c.dtype == HST_F32) t.sum = (float *)g->c.data + t.row * g->c_row + t.column, t.sum_row = g->c_row;
+    return t;
+}
+
+// Adds the terms of one block of K that `terms` holds, and what a sum begins with; the last goes to C.
+INLINE void add_as(const block *b, const tile *t, const float *terms, int64_t terms_row, hst_dtype dtype) {
+    const hst_gemm_args *g = &b->g;
+    for (int64_t i = 0; i < t->rows; i++)
+        for (int64_t j = 0; j < t->columns; j += VL) {
+            int64_t n = t->columns - j, at = (t->row + i) * g->c_row + t->column + j;
+            float *sum = t->sum + i * t->sum_row + j;
             vf x = splat(0);
             if (!b->first)
                 x = load_n(sum, HST_F32, n);
             else if (g->c.add)
                 x = get((hst_source){g->c.data, dtype}, at, n);
-            if (b->first && g->bias.data) x += rounded(get(g->bias, first_column + v, n), g->lower);
-            x += load(tile + row * NR + v, HST_F32);
+            if (b->first && g->bias.data) x += rounded(get(g->bias, t->column + j, n), g->lower);
+            x += load(terms + i * terms_row + j, HST_F32);
             if (b->last)
                 put((hst_target){g->c.data, dtype, false}, at, x, n);
             else
@@ -153,58 +201,75 @@ INLINE void add_as(const job *w, const block *b, int64_t i, int64_t j, const flo
         }
 }
 
-static void add_tile(const job *w, const block *b, int64_t i, int64_t j, const float *tile) {
-    switch (w->g->c.dtype) { // constants select the code
+static void add_tile(const block *b, const tile *t, const float *terms, int64_t terms_row) {
+    switch (b->g.c.dtype) { // constants select the code
     case HST_F16:
-        add_as(w, b, i, j, tile, HST_F16);
+        add_as(b, t, terms, terms_row, HST_F16);
         break;
     case HST_BF16:
-        add_as(w, b, i, j, tile, HST_BF16);
+        add_as(b, t, terms, terms_row, HST_BF16);
         break;
     default:
-        add_as(w, b, i, j, tile, HST_F32);
+        add_as(b, t, terms, terms_row, HST_F32);
     }
 }
 
 // Asks for the lines of C that a tile will be added to, while the micro-kernel computes it.
-static void prefetch_tile(const hst_gemm_args *g, int64_t i, int64_t j, int64_t rows) {
-    size_t size = size_of(g->c.dtype);
-    const char *c = (const char *)g->c.data + (size_t)(i * g->c_row + j) * size;
-    for (int64_t row = 0; row < rows; row++, c += (size_t)g->c_row * size)
-        for (size_t line = 0; line < NR * size; line += 64) __builtin_prefetch(c + line, 1);
+static void prefetch_tile(const hst_gemm_args *g, const tile *t) {
+    size_t size = size_of(g->c.dtype), row = (size_t)g->c_row * size;
+    const char *c = (const char *)g->c.data + (size_t)t->row * row + (size_t)t->column * size;
+    for (int64_t i = 0; i < t->rows; i++, c += row) __builtin_prefetch(c, 1);
 }
 
-// The panel of B at column j of the block and terms from k on; *row gets the distance of its rows.
-static const float *find_panel(const job *w, const block *b, int64_t j, int64_t k, int64_t terms, int64_t *row) {
-    const hst_gemm_args *g = &b->g;
-    int64_t columns = smaller(NR, b->columns - j);
-    *row = round_up(columns, VL);
-    if (w->packed_b) return w->packed_b + k * round_up(w->columns, VL) + (b->j + j) * terms;
-    bool as_packed = g->b.dtype == HST_F32 && g->lower == HST_F32 && g->b_col == 1 && columns % VL == 0;
-    if (g->m <= MR && as_packed) { // it is read once
-        *row = g->b_row;
-        return (const float *)g->b.data + k * g->b_row + w->j + b->j + j;
-    }
-    pack_panel(w, g, b->panel, b->j + j, k, terms);
+// Asks for part `index` of `parts` of a panel of B, the next one, to be brought nearer.
+static void prefetch_panel(const float *panel, int64_t floats, int64_t index, int64_t parts) {
+    int64_t each = round_up(divide_up(floats, parts), LINE), end = smaller(floats, (index + 1) * each);
+    for (int64_t at = index * each; at < end; at += LINE) __builtin_prefetch(panel + at, 0, 2);
+}
+
+// The panel of B at column j of the block and terms from k on.
+static const float *find_panel(const job *w, const block *b, int64_t j, int64_t k, int64_t terms) {
+    if (w->packed_b) return packed_panel(w, b->j + j, k);
+    pack_b(w, &b->g, b->panel, b->j + j, smaller(NR, b->columns - j), k, terms);
     return b->panel;
+}
+
+// Adds the terms of a panel of A and one of B to a tile: where it lies, if it is whole and stays f32.
+static void multiply_tile(const job *w, const block *b, int64_t i, int64_t j, int64_t terms, const float *panel) {
+    const hst_gemm_args *g = &b->g;
+    tile t = tile_at(w, b, i, j, NR);
+    const float *a = b->packed_a + i / MR * w->a_panel;
+    micro_kernel *kernel = kernel_for(t.rows, t.columns);
+    bool whole = t.rows == MR && t.columns == NR, begun = !b->first || g->c.add;
+    bool stays = g->c.dtype == HST_F32 ? !(b->first && g->bias.data) : !b->first && !b->last;
+    float sums[MR * NR] __attribute__((aligned(64)));
+    prefetch_tile(g, &t);
+    if (whole && stays) {
+        kernel(terms, a, panel, t.sum, t.sum_row, begun);
+    } else {
+        kernel(terms, a, panel, sums, NR, false);
+        add_tile(b, &t, sums, NR);
+    }
 }
 
 // Adds KC terms, from k on, to the block.
 static void add_terms(const job *w, const block *b, int64_t k) {
     const hst_gemm_args *g = &b->g;
-    int64_t terms = terms_from(g, k), panel_row;
-    float tile[MR * NR] __attribute__((aligned(64)));
-    for (int64_t i = 0; i < b->rows; i += VL) {
-        panel_source rows = {g->a, (b->i + i) * g->a_row + k * g->a_col, g->a_row, g->a_col, g->lower};
-        pack(b->packed_a + i * terms, VL, rows, b->rows - i, terms);
+    int64_t terms = terms_from(g, k);
+    panel_source a = {g->a, b->i * g->a_row + k * g->a_col, g->a_row, g->a_col, g->m - b->i, g->lower};
+    pack((panel_target){b->packed_a, w->a_panel, MR}, a, b->rows, terms);
+    if (w->few) {
+        tile t = tile_at(w, b, 0, 0, b->columns);
+        multiply_rows(b_source(w, g, b->j, k), b->packed_a, (int)b->rows, b->columns, terms, b->panel, w->width);
+        add_tile(b, &t, b->panel, w->width);
+        return;
     }
     for (int64_t j = 0; j < b->columns; j += NR) {
-        const float *panel = find_panel(w, b, j, k, terms, &panel_row);
+        const float *panel = find_panel(w, b, j, k, terms);
         for (int64_t i = 0; i < b->rows; i += MR) {
-            const float *a = b->packed_a + i / VL * VL * terms + i % VL;
-            prefetch_tile(g, b->i + i, w->j + b->j + j, smaller(MR, b->rows - i));
-            kernel_for(b->rows - i, smaller(NR, b->columns - j))(terms, a, panel, panel_row, tile);
-            add_tile(w, b, i, j, tile);
+            if (w->packed_b && j + NR < b->columns)
+                prefetch_panel(panel + w->b_panel, NR * terms, i / MR, divide_up(b->rows, MR));
+            multiply_tile(w, b, i, j, terms, panel);
         }
     }
 }
@@ -258,7 +323,7 @@ static void cut(job *w, int threads) {
         else
             break;
     }
-    w->rows = round_up(divide_up(w->g->m, w->down), VL);
+    w->rows = round_up(divide_up(w->g->m, w->down), MR);
 }
 
 static bool multiply_slab(hst_context *ctx, job *w) {
@@ -267,15 +332,18 @@ static bool multiply_slab(hst_context *ctx, job *w) {
     cut(w, threads);
     int64_t terms = smaller(KC, g->k), tasks = smaller(threads, block_count(w));
     bool shared = g->m > MR && w->batch->count == 1; // a panel used for one tile is not worth a round of its own
-    int64_t slab = shared ? round_up(w->columns, VL) * g->k : 0;
-    w->packed_a = w->rows * terms;
-    w->panel = shared ? 0 : NR * terms;
+    w->a_panel = MR * terms + LINE;
+    w->b_panel = NR * terms + LINE;
+    int64_t slab = shared ? divide_up(w->columns, NR) * divide_up(g->k, KC) * w->b_panel : 0;
+    w->packed_a = w->rows / MR * w->a_panel;
+    w->few = !shared && g->m <= MR && g->b_col == 1;
+    w->panel = shared ? 0 : w->few ? MR * w->width : w->b_panel;
     w->sums = g->k > KC && g->c.dtype != HST_F32 ? w->rows * w->width : 0;
     float *workspace = hst_workspace(ctx, sizeof(float) * (size_t)(slab + tasks * (w->packed_a + w->panel + w->sums)));
     if (!workspace) return false;
     w->packed_b = shared ? workspace : NULL;
     w->own = workspace + slab;
-    if (shared) pack_b(ctx, w);
+    if (shared) pack_slab(ctx, w);
     hst_parallel(ctx, tasks, take_blocks, w);
     hst_workspace_free(ctx, workspace);
     return true;

@@ -1,17 +1,29 @@
 // gemm_pack.h: brings a part of a matrix, of any dtype and strides, into the order in which gemm.c's micro-kernel reads
-// it. Both operands are packed by the same code: the lanes of a panel are rows of A, or columns of B.
+// it. Both operands are packed by the same code: a lane is a row of A, or a column of B; a term is a step of the sum.
+// `width` lanes make a panel, which holds them side by side for one term after the other:
+//
+//     out[panel p, term k, lane i] = out[p * panel + k * width + i]            in f32
 #ifndef HST_GEMM_PACK_H
 #define HST_GEMM_PACK_H
 
 #include <assert.h>
 #include "ops/cpu/vector.h"
 
-// Element (lane, k) is the source's number first + lane * lane_stride + k * k_stride, rounded to `lower`.
+// Element (lane, k) is the source's number first + lane * lane_stride + k * k_stride, rounded to `lower`. There are
+// `lanes` of them; whole vectors may be read as far as that, if less is to be packed.
 typedef struct panel_source {
     hst_source source;
-    int64_t first, lane_stride, k_stride;
+    int64_t first, lane_stride, k_stride, lanes;
     hst_dtype lower;
 } panel_source;
+
+// Where the panels go. Lanes that a panel does not fill are zero up to the next whole vector. Stores are of whole
+// vectors, so that a width less than VL needs VL - width floats after each panel.
+typedef struct panel_target {
+    float *out;
+    int64_t panel;
+    int width;
+} panel_target;
 
 INLINE vf elements(panel_source s, int64_t i, int64_t n) { return rounded(get(s.source, i, n), s.lower); }
 
@@ -40,55 +52,77 @@ INLINE void transpose(vf r[VL]) {
 }
 
 // VL lanes of VL terms, of which `lanes` and `terms` exist, where neighbours in k are neighbours in memory.
-INLINE void pack_square(float *out, int64_t width, panel_source s, int64_t lanes, int64_t terms) {
+INLINE void pack_square(float *out, int width, panel_source s, int64_t lanes, int64_t terms) {
     vf r[VL];
-    UNROLL for (int i = 0; i < VL; i++) r[i] = i < lanes ? elements(s, s.first + i * s.lane_stride, terms) : splat(0);
+    UNROLL for (int i = 0; i < VL; i++) r[i] =
+        i < lanes && i < width ? elements(s, s.first + i * s.lane_stride, terms) : splat(0);
     transpose(r);
     UNROLL for (int i = 0; i < VL; i++) if (i < terms) store(out + i * width, HST_F32, r[i]);
 }
 
-INLINE void pack_as(float *out, int64_t width, panel_source s, int64_t lanes, int64_t terms, hst_dtype dtype,
-                    hst_dtype lower) {
-    s.source.dtype = dtype;
-    s.lower = lower;
-    if (s.lane_stride == 1) {
-        for (int64_t k = 0; k < terms; k++, s.first += s.k_stride)
-            for (int64_t i = 0; i < width; i += VL)
-                store(out + k * width + i, HST_F32, i < lanes ? elements(s, s.first + i, lanes - i) : splat(0));
-    } else if (s.k_stride == 1) {
-        for (int64_t i = 0; i < width; i += VL, s.first += VL * s.lane_stride)
-            for (int64_t k = 0; k < terms; k += VL) {
-                panel_source square = s;
-                square.first += k;
-                if (lanes - i >= VL && terms - k >= VL)
-                    pack_square(out + k * width + i, width, square, VL, VL);
-                else
-                    pack_square(out + k * width + i, width, square, lanes - i, terms - k);
-            }
-    } else {
-        for (int64_t k = 0; k < terms; k++)
-            for (int64_t i = 0; i < width; i++)
-                out[k * width + i] = i < lanes ? elements(s, s.first + i * s.lane_stride + k * s.k_stride, 1)[0] : 0;
-    }
+// VL lanes of all terms.
+INLINE void pack_turned(float *out, int width, panel_source s, int64_t lanes, int64_t terms) {
+    int64_t k = 0;
+    if (lanes >= VL)
+        for (; k + VL <= terms; k += VL, s.first += VL) pack_square(out + k * width, width, s, VL, VL);
+    for (; k < terms; k += VL, s.first += VL) pack_square(out + k * width, width, s, lanes, terms - k);
 }
 
-// out (terms, width) in f32, width a multiple of VL; lanes from `lanes` on are zero.
-static void pack(float *out, int64_t width, panel_source s, int64_t lanes, int64_t terms) {
-    static_assert(HST_F32 == 0 && HST_F16 == 1 && HST_BF16 == 2, "each pair has a number of its own");
-#define PACK(dtype, lower)                                                                                             \
-    case 3 * (dtype) + (lower):                                                                                        \
-        pack_as(out, width, s, lanes, terms, dtype, lower);                                                            \
-        break;
-    switch (3 * s.source.dtype + (s.lower == s.source.dtype ? HST_F32 : s.lower)) { // constants select the code
-        PACK(HST_F32, HST_F32)
-        PACK(HST_F32, HST_F16)
-        PACK(HST_F32, HST_BF16)
-        PACK(HST_F16, HST_F32)
-        PACK(HST_F16, HST_BF16)
-        PACK(HST_BF16, HST_F32)
-        PACK(HST_BF16, HST_F16)
+// VL lanes of one term, where neighbouring lanes are neighbours in memory.
+INLINE void pack_straight(float *out, panel_source s, int64_t lanes) {
+    store(out, HST_F32, elements(s, s.first, lanes));
+}
+
+// A lane of all terms, one by one.
+INLINE void pack_scattered(float *out, int width, panel_source s, int64_t terms) {
+    for (int64_t k = 0; k < terms; k++, s.first += s.k_stride) out[k * width] = elements(s, s.first, 1)[0];
+}
+
+enum { ROWS_READ = 8 }; // rows of memory are read so many at a time, each along its whole length
+
+INLINE void pack_as(panel_target t, panel_source s, int64_t lanes, int64_t terms, hst_dtype dtype, hst_dtype lower) {
+    int64_t step = s.lane_stride == 1 ? ROWS_READ : terms;
+    s.source.dtype = dtype;
+    s.lower = lower;
+    for (int64_t k = 0; k < terms; k += step)
+        for (int64_t lane = 0; lane < lanes; lane += t.width)
+            for (int i = 0; i < t.width && lane + i < lanes; i += VL) {
+                float *out = t.out + lane / t.width * t.panel + k * t.width + i;
+                int64_t left = s.lanes - lane - i, some = terms - k < step ? terms - k : step;
+                panel_source part = s;
+                part.first += (lane + i) * s.lane_stride + k * s.k_stride;
+                if (s.k_stride == 1 && s.lane_stride != 1) {
+                    pack_turned(out, t.width, part, left, some);
+                } else if (s.lane_stride == 1) {
+                    for (int64_t n = 0; n < some; n++, part.first += s.k_stride)
+                        pack_straight(out + n * t.width, part, left);
+                } else {
+                    for (int n = 0; n < VL && i + n < t.width; n++, part.first += s.lane_stride)
+                        if (n < left) pack_scattered(out + n, t.width, part, some);
+                }
+            }
+}
+
+// f(..., dtype, lower) with the source's as constants, which select the code; there is nothing to round where they are
+// equal.
+static_assert(HST_F32 == 0 && HST_F16 == 1 && HST_BF16 == 2, "each pair has a number of its own");
+#define WITH_DTYPES(s, f, ...)                                                                                         \
+    switch (3 * (s).source.dtype + ((s).lower == (s).source.dtype ? HST_F32 : (s).lower)) {                            \
+        DTYPES_CASE(HST_F32, HST_F32, f, __VA_ARGS__)                                                                  \
+        DTYPES_CASE(HST_F32, HST_F16, f, __VA_ARGS__)                                                                  \
+        DTYPES_CASE(HST_F32, HST_BF16, f, __VA_ARGS__)                                                                 \
+        DTYPES_CASE(HST_F16, HST_F32, f, __VA_ARGS__)                                                                  \
+        DTYPES_CASE(HST_F16, HST_BF16, f, __VA_ARGS__)                                                                 \
+        DTYPES_CASE(HST_BF16, HST_F32, f, __VA_ARGS__)                                                                 \
+        DTYPES_CASE(HST_BF16, HST_F16, f, __VA_ARGS__)                                                                 \
     }
-#undef PACK
+#define DTYPES_CASE(dtype, lower, f, ...)                                                                              \
+    case 3 * (dtype) + (lower):                                                                                        \
+        f(__VA_ARGS__, dtype, lower);                                                                                  \
+        break;
+
+static void pack(panel_target t, panel_source s, int64_t lanes, int64_t terms) {
+    WITH_DTYPES(s, pack_as, t, s, lanes, terms)
 }
 
 #endif
