@@ -194,7 +194,7 @@ $(BUILD)/tests/bench/bench: $(BUILD)/tests/bench/bench.o $(BUILD)/libhalfstep.a
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # Known to the library as the programs of tests/embed are, and as little part of the tests as the bench.
-experiment: $(BUILD)/experiments/unsafe_training $(BUILD)/halfstep ## trains with sums rounded at each addition, and draws ops/unsafe_training.png (half an hour)
+experiment: $(BUILD)/experiments/unsafe_training $(BUILD)/halfstep ## trains with sums rounded at each addition, and draws ops/unsafe_training.png (15 minutes)
 	$< $(dir $<)
 	cd $(dir $<) && $(abspath $(BUILD)/halfstep) plot "safe accumulation" "unsafe accumulation" "entropy of the source" \
 		-o $(abspath ops/unsafe_training.png) --width 720 --height 420
