@@ -18,7 +18,7 @@ typedef struct words {
     int count;
 } words;
 
-// The first word of each line of the overview up to its second heading: the verbs.
+// The first word of each line of the overview up to its second heading, but for lines that go on: the verbs.
 static words verbs(void) {
     words found = {.count = 0};
     child c = RUN("help");
