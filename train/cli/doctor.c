@@ -251,7 +251,7 @@ const cli_command cli_doctor = {
     .operands = "accumulate|precision [MODEL TEXT...]|scaler",
     .at_least = 1,
     .at_most = -1,
-    .summary = "what 16 bits do to sums, to a model's numbers, and scalers to losses",
+    .summary = "what 16 bits do to sums, to models and to losses",
     .details =
         "`accumulate` computes the example of apache/mxnet#17703, whose fp16 gradients stop at 32 where 126 is right, "
         "with this library's kernels and with the same ones rounding after each addition. Then adds --term to --start "
