@@ -18,13 +18,6 @@ struct hst_regions {
     signed char overrides[MAX_OPS];
 };
 
-static struct hst_regions *regions_of(hst_context *ctx) {
-    if (ctx->regions) return ctx->regions;
-    ctx->regions = hst_allocate(ctx, sizeof *ctx->regions, HST_WORKSPACE); // until hst_close
-    if (ctx->regions) memset(ctx->regions->overrides, NO_OVERRIDE, sizeof ctx->regions->overrides);
-    return ctx->regions;
-}
-
 // ---- classes ----
 
 static bool is_mxnet(hst_op_list ops) { return ops == HST_LIST_MXNET_FP16 || ops == HST_LIST_MXNET_BF16; }
@@ -97,6 +90,17 @@ hst_dtype hst_operand_dtype(const hst_context *ctx, const hst_op *op) {
     return r && class_in(r, op) == HST_CAST_LOWER ? r->seen.lower : HST_F32;
 }
 
+// All places hold a region that is off, for those that could not be opened for lack of this memory.
+static struct hst_regions *regions_of(hst_context *ctx) {
+    if (ctx->regions) return ctx->regions;
+    struct hst_regions *made = hst_allocate(ctx, sizeof *made, HST_WORKSPACE); // until hst_close
+    if (!made) return NULL;
+    memset(made->overrides, NO_OVERRIDE, sizeof made->overrides);
+    for (int i = 0; i < MAX_REGIONS; i++)
+        made->stack[i] = (region){.seen = {.class_of = class_of}, .overrides = made->overrides};
+    return ctx->regions = made;
+}
+
 hst_status hst_autocast_class(hst_context *ctx, const char *operation, hst_cast_class cast) {
     if (!ctx) return HST_ERROR_MEMORY;
     if (ctx->status != HST_OK || !regions_of(ctx)) return ctx->status;
@@ -157,7 +161,8 @@ hst_status hst_autocast_end(hst_context *ctx) {
         return hst_fail(ctx, HST_ERROR_STATE,
                         "hst_autocast_end: no region is open; each end needs its hst_autocast_begin");
     int depth = --ctx->region_depth;
-    if (depth < MAX_REGIONS - 1) ctx->region = depth > ctx->region_floor ? &ctx->regions->stack[depth].seen : NULL;
+    if (depth < MAX_REGIONS - 1)
+        ctx->region = depth > ctx->region_floor && ctx->regions ? &ctx->regions->stack[depth].seen : NULL;
     return ctx->status;
 }
 
