@@ -125,6 +125,14 @@ HST_API hst_tensor *hst_log_softmax(hst_tensor *x, int axis);
 HST_API hst_tensor *hst_cross_entropy(hst_tensor *logits, hst_tensor *targets);
 HST_API hst_tensor *hst_token_losses(hst_tensor *logits, hst_tensor *targets);
 
+// Binary cross entropy in nats, one loss an element, f32 in every region: -(t log p + (1 - t) log(1 - p)), each
+// logarithm at least -100 as in PyTorch; and the same of p = s(x), s the logistic sigmoid, from the logits x. p, logits
+// (...) float; targets t (...) float, which get no gradient. NaN where p is outside [0, 1]. Since d loss / dp is
+// (p - t) / (p (1 - p)), dp = dloss (p - t) / max(p (1 - p), 1e-12) and dlogits = dloss (s(x) - t). Op lists of mixed
+// precision ban the first (HST_ERROR_DTYPE); the second takes any dtype in all of them.
+HST_API hst_tensor *hst_binary_cross_entropy(hst_tensor *p, hst_tensor *targets);
+HST_API hst_tensor *hst_binary_cross_entropy_with_logits(hst_tensor *logits, hst_tensor *targets);
+
 // Views: the same storage, no copies, any dtype; negative axes count from the end. One extent of hst_reshape may be -1
 // (what is left). A strided view is reshaped where strides can express it (axes of extent 1 come and go, axes are cut
 // in parts) and otherwise refused: hst_cast to its own dtype makes a contiguous copy.

@@ -29,22 +29,32 @@ bool hst_op_list_find(const char *name, hst_op_list *list) {
     return false;
 }
 
+static int longest_name(void) {
+    int longest = 0;
+    for (int i = 0; i < hst_op_count; i++) {
+        int length = (int)strlen(hst_op_table[i]->name);
+        if (length > longest) longest = length;
+    }
+    return longest;
+}
+
 size_t hst_op_names(char *text, size_t size) {
     static const char *const names[] = {[HST_CAST_NONE] = "none",
                                         [HST_CAST_LOWER] = "lower",
                                         [HST_CAST_F32] = "f32",
                                         [HST_CAST_WIDEST] = "widest",
                                         [HST_CAST_BANNED] = "banned"};
+    int width = longest_name();
     size_t length = 0;
 #define PRINT(...)                                                                                                     \
     (length += (size_t)snprintf(length < size ? text + length : NULL, length < size ? size - length : 0, __VA_ARGS__))
     if (size > 0) *text = 0;
-    PRINT("%-16s ", "operation");
+    PRINT("%-*s ", width, "operation");
     for (int k = 0; k < HST_OP_LISTS; k++) PRINT("%-12s", lists[k]);
     PRINT("arguments -> results\n");
     for (int i = 0; i < hst_op_count; i++) {
         const hst_op *op = hst_op_table[i];
-        PRINT("%-16s ", op->name);
+        PRINT("%-*s ", width, op->name);
         for (int k = 0; k < HST_OP_LISTS; k++) PRINT("%-12s", names[classes[i][k]]);
         for (int k = 0; k < HST_MAX_INPUTS && op->inputs[k]; k++) PRINT(k ? ", %s" : "(%s", op->inputs[k]);
         for (int k = 0; k < HST_MAX_OUTPUTS && op->outputs[k]; k++) PRINT(k ? ", %s" : ") -> %s", op->outputs[k]);

@@ -41,6 +41,10 @@
     X(softmax,        F32,     F32,     NONE,    F32,     NONE,    F32) \
     X(log_softmax,    F32,     F32,     NONE,    F32,     NONE,    F32) \
     X(token_losses,   F32,     F32,     F32,     F32,     NONE,    F32) \
+    X(binary_cross_entropy, \
+                      BANNED,  BANNED,  F32,     NONE,    NONE,    BANNED) \
+    X(binary_cross_entropy_with_logits, \
+                      F32,     F32,     F32,     NONE,    NONE,    F32) \
     X(reshape,        NONE,    NONE,    NONE,    NONE,    NONE,    NONE) \
     X(slice,          NONE,    NONE,    NONE,    NONE,    NONE,    NONE) \
     X(transpose,      NONE,    NONE,    NONE,    NONE,    NONE,    NONE) \

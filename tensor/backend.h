@@ -299,6 +299,23 @@ typedef struct hst_nll_grad_args {
     hst_target dlogits;
 } hst_nll_grad_args;
 
+// loss[i] = -(t log x + (1 - t) log(1 - x)), each logarithm at least -100, of probabilities x and targets t; of logits
+// x max(x, 0) - x t + log(1 + exp(-|x|)).
+typedef struct hst_bce_args {
+    bool logits;
+    int64_t count;
+    hst_source x, targets;
+    hst_real *loss;
+} hst_bce_args;
+
+// dx (+)= dloss (x - t) / max(x (1 - x), 10^-12); of logits dloss (s(x) - t), s the logistic sigmoid.
+typedef struct hst_bce_grad_args {
+    bool logits;
+    int64_t count;
+    hst_source x, targets, dloss;
+    hst_target dx;
+} hst_bce_grad_args;
+
 // One place in the random stream: which operation of which step.
 typedef struct hst_random_key {
     uint64_t seed, step;
@@ -419,6 +436,8 @@ typedef struct hst_average_args {
     X(norm_grad) \
     X(nll) \
     X(nll_grad) \
+    X(bce) \
+    X(bce_grad) \
     X(dropout) \
     X(sru) \
     X(sru_grad) \

@@ -1,6 +1,7 @@
 // test_autocast.c: what regions do to every operation (A1, A7), and to each other (A2). What the expected classes are
 // is written down here once more, from the op lists of the systems themselves.
 #include "tests/amp/common.h"
+#include <math.h>
 #include "ops/table.h"
 
 TestSuite(autocast, .init = open_context, .fini = close_context);
@@ -43,6 +44,8 @@ DRIVER(max, hst_max(x))
 DRIVER(softmax, hst_softmax(x, -1))
 DRIVER(log_softmax, hst_log_softmax(x, -1))
 DRIVER(token_losses, hst_token_losses(x, ids()))
+DRIVER(binary_cross_entropy, hst_binary_cross_entropy(hst_scale(x, 0.5), part(w))) // p = x / 2, exactly, is below 1
+DRIVER(binary_cross_entropy_with_logits, hst_binary_cross_entropy_with_logits(x, part(w)))
 DRIVER(reshape, hst_reshape(x, HST_SHAPE(24)))
 DRIVER(slice, hst_slice(x, 1, 1, 3))
 DRIVER(transpose, hst_transpose(x, 0, 1))
@@ -53,7 +56,7 @@ DRIVER(take, hst_take(x, hst_full(ctx, HST_I32, HST_SHAPE(2), 1), 1))
 DRIVER(one_hot, hst_one_hot(ids(), 6, HST_F16))
 
 // L: the region's 16-bit type; F: fp32; K: as outside of regions. The widest is what they do outside as well; W: the
-// same, but f16 and bf16 do not go together.
+// same, but f16 and bf16 do not go together. B: banned for 16 bits, and in PyTorch's list on CUDA for all; else K.
 static const struct {
     const char *name;
     hst_tensor *(*drive)(hst_tensor *x, hst_tensor *w);
@@ -87,6 +90,8 @@ static const struct {
     ROW(softmax, "FFKFKF"),
     ROW(log_softmax, "FFKFKF"),
     ROW(token_losses, "FFFFKF"),
+    ROW(binary_cross_entropy, "BBFKKB"),
+    ROW(binary_cross_entropy_with_logits, "FFFKKF"),
     ROW(reshape, "KKKKKK"),
     ROW(slice, "KKKKKK"),
     ROW(transpose, "KKKKKK"),
@@ -117,6 +122,11 @@ static void expect_same(const hst_tensor *have, const hst_tensor *expected, cons
         cr_assert(a[i] == b[i], "%s: element %lld is %.9g, not %.9g", what, (long long)i, a[i], b[i]);
 }
 
+static bool is_banned(int row, hst_op_list list, hst_dtype x, hst_dtype w) {
+    bool wide = x == HST_F32 && w == HST_F32;
+    return operations[row].classes[list] == 'B' && (!wide || list == HST_LIST_TORCH_CUDA);
+}
+
 // The result in a region must have the dtype and the bits of the same operation outside, on arguments that were cast.
 static void check_operation(int row, hst_op_list list, hst_dtype region, hst_dtype x_dtype, hst_dtype w_dtype) {
     char what[128], class = operations[row].classes[list];
@@ -124,7 +134,7 @@ static void check_operation(int row, hst_op_list list, hst_dtype region, hst_dty
     hst_tensor *x = hst_cast(hst_uniform(ctx, HST_F32, HST_SHAPE(4, 6), 0.1, 2), x_dtype);
     hst_tensor *w = hst_cast(hst_uniform(ctx, HST_F32, HST_SHAPE(6, 6), 0.1, 2), w_dtype);
     hst_dtype cast = class == 'L' ? region : HST_F32;
-    bool keeps = class == 'K' || class == 'W';
+    bool keeps = class == 'K' || class == 'W' || class == 'B';
     hst_tensor *expected =
         keeps ? operations[row].drive(x, w) : operations[row].drive(hst_cast(x, cast), hst_cast(w, cast));
     begin(region, list);
@@ -145,6 +155,7 @@ Test(autocast, a1_every_operation_in_every_list) {
                 for (int mix = 0; mix < 9; mix++) {
                     hst_dtype x = dtypes[mix / 3], w = dtypes[mix % 3];
                     bool refused = operations[row].classes[list] == 'W' && x != w && x != HST_F32 && w != HST_F32;
+                    refused |= is_banned(row, (hst_op_list)list, x, w);
                     if (operations[row].drive == drive_sru_recurrence || refused) continue; // below
                     check_operation(row, (hst_op_list)list, dtypes[r], x, w);
                     checked++;
@@ -163,6 +174,40 @@ Test(autocast, apex_does_not_promote_f16_and_bf16) {
         cr_expect_null(operations[row].drive(x, w));
         EXPECT_ERROR_OF(ctx, HST_ERROR_DTYPE, "which APEX does not promote");
     }
+}
+
+static void expect_banned(int row, hst_op_list list, hst_dtype x_dtype, hst_dtype w_dtype) {
+    static const char *const sentence =
+        "binary_cross_entropy: is banned in this region, and argument %s is %s; hst_binary_cross_entropy_with_logits "
+        "takes the logits in any dtype";
+    hst_tensor *x = hst_full(ctx, x_dtype, HST_SHAPE(4, 6), 1), *w = hst_full(ctx, w_dtype, HST_SHAPE(6, 6), 1);
+    bool names_w = w_dtype != HST_F32 && (x_dtype == HST_F32 || (x_dtype == HST_BF16 && w_dtype == HST_F16));
+    char expected[256];
+    snprintf(expected, sizeof expected, sentence, names_w ? "targets" : "p",
+             hst_dtype_name(names_w ? w_dtype : x_dtype));
+    begin(HST_F16, list);
+    cr_expect_null(operations[row].drive(x, w));
+    EXPECT_ERROR_OF(ctx, HST_ERROR_DTYPE, expected);
+    expect_all(hst_binary_cross_entropy_with_logits(hst_zeros(ctx, x_dtype, HST_SHAPE(4, 6)), part(w)), (float)log(2));
+    hst_autocast_end(ctx);
+}
+
+Test(autocast, what_is_banned_says_what_to_use) {
+    static const hst_dtype dtypes[] = {HST_F32, HST_F16, HST_BF16};
+    int refused = 0;
+    for (int row = 0; row < OPERATIONS; row++)
+        for (int list = 0; list < HST_OP_LISTS; list++)
+            for (int mix = 0; mix < 9; mix++) {
+                hst_dtype x = dtypes[mix / 3], w = dtypes[mix % 3];
+                if (!is_banned(row, (hst_op_list)list, x, w)) continue;
+                expect_banned(row, (hst_op_list)list, x, w);
+                refused++;
+            }
+    cr_expect_eq(refused, 9 + 8 + 8); // all in PyTorch's on CUDA; in halfstep's and APEX's not f32 with f32
+    hst_tensor *p = hst_full(ctx, HST_F16, HST_SHAPE(2), 0.5);
+    begin(HST_F16, HST_LIST_TORCH_CUDA);
+    begin(HST_F32, HST_LIST_TORCH_CUDA);
+    expect_all(hst_binary_cross_entropy(p, p), (float)log(2)); // left out of the region
 }
 
 Test(autocast, a7_f16_and_bf16_make_f32) {
@@ -291,10 +336,14 @@ Test(autocast, a_class_can_be_overridden) {
     hst_autocast_class(ctx, "matmul", HST_CAST_F32);
     hst_autocast_class(ctx, "tanh", HST_CAST_LOWER);
     hst_autocast_class(ctx, "exp", HST_CAST_BANNED);
+    hst_autocast_class(ctx, "binary_cross_entropy", HST_CAST_F32);
+    hst_autocast_class(ctx, "binary_cross_entropy_with_logits", HST_CAST_LOWER);
     begin(HST_F16, HST_LIST_TORCH_CUDA);
     cr_expect_eq(hst_dtype_of(hst_matmul(x, x)), HST_F32);
-    hst_tensor *y = hst_tanh(x);
+    hst_tensor *y = hst_tanh(x), *half = hst_cast(x, HST_F16);
     cr_expect_eq(hst_dtype_of(y), HST_F16);
+    cr_expect_eq(hst_dtype_of(hst_binary_cross_entropy(half, half)), HST_F32, "no longer banned");
+    cr_expect_eq(hst_dtype_of(hst_binary_cross_entropy_with_logits(x, x)), HST_F32, "its losses always are");
     hst_autocast_end(ctx);
     expect_same(y, hst_tanh(hst_cast(x, HST_F16)), "tanh of what was rounded");
     begin(HST_F16, HST_LIST_HALFSTEP);

@@ -108,6 +108,26 @@ static hst_tensor *log_softmax(hst_context *ctx, hst_tensor *const *x, void *use
 #op, "strided", op, {X34 }, 8                                                                                  \
     }
 
+// ---- binary cross entropy ----
+
+// Targets of x's shape in 0 .. 1, the ends included.
+static hst_tensor *answers(hst_context *ctx, const hst_tensor *x, hst_dtype dtype) {
+    double t[24];
+    for (int i = 0; i < 24; i++) t[i] = (i * 7 + 3) % 5 / 4.0;
+    return hst_from_array(ctx, dtype, hst_rank(x), hst_shape(x), HST_F64, t);
+}
+
+// Options 0 and 2: targets in f32; 1: in f16. Option 2: strided. Leaves within 1.5 make probabilities in 0.18 .. 0.82.
+#define BINARY_CROSS_ENTROPY(name, call)                                                                               \
+    static hst_tensor *name(hst_context *ctx, hst_tensor *const *leaves, void *user) {                                 \
+        int option = ((const gradient_case *)user)->option;                                                            \
+        hst_tensor *x = option == 2 ? hst_transpose(leaves[0], 0, -1) : leaves[0];                                     \
+        hst_tensor *t = answers(ctx, x, option == 1 ? HST_F16 : HST_F32);                                              \
+        return call;                                                                                                   \
+    }
+BINARY_CROSS_ENTROPY(binary_cross_entropy, hst_binary_cross_entropy(hst_sigmoid(x), t))
+BINARY_CROSS_ENTROPY(binary_cross_entropy_with_logits, hst_binary_cross_entropy_with_logits(x, t))
+
 // ---- norms ----
 
 static hst_tensor *rms_norm(hst_context *ctx, hst_tensor *const *x, void *user) {
@@ -139,6 +159,12 @@ const gradient_case cases_math[] = {
     REDUCTIONS(max),
     SOFTMAX(softmax),
     SOFTMAX(log_softmax),
+    {"binary_cross_entropy", "", binary_cross_entropy, {{3, {2, 3, 4}}}, 0},
+    {"binary_cross_entropy", "a vector, targets in f16", binary_cross_entropy, {{1, {5}}}, 1},
+    {"binary_cross_entropy", "strided", binary_cross_entropy, {X34}, 2},
+    {"binary_cross_entropy_with_logits", "", binary_cross_entropy_with_logits, {{3, {2, 3, 4}}}, 0},
+    {"binary_cross_entropy_with_logits", "a vector, targets in f16", binary_cross_entropy_with_logits, {{1, {5}}}, 1},
+    {"binary_cross_entropy_with_logits", "strided", binary_cross_entropy_with_logits, {X34}, 2},
     {"rms_norm", "plain", rms_norm, {X34}, 0},
     {"rms_norm", "gain, large eps", rms_norm, {{3, {2, 2, 5}}, {1, {5}}}, 3},
     {0}};

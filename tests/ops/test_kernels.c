@@ -197,6 +197,28 @@ static bool nll_grad_case(run *r) {
 }
 Test(ops, nll_grad_matches) { sweep("nll_grad", nll_grad_case, 3, 3, 3); }
 
+// Flag 1: logits. Losses up to 100 (p = 1) are doubles of a few roundings until the last.
+static bool bce_case(run *r) {
+    hst_bce_args args = {.logits = has(r, 1), .count = r->rows * r->width};
+    args.x = in(r, 0, args.count, args.logits ? -8 : 0, args.logits ? 8 : 1);
+    args.targets = in(r, 1, args.count, 0, 1);
+    args.loss = reals(r, args.count, 0, 0, 8 * 100 * D);
+    return r->ctx->backend->bce(r->ctx, &args);
+}
+Test(ops, bce_matches) { sweep("bce", bce_case, 2, 3, 2); }
+
+// s is up to 1, within 5 roundings; of p in 1/8 .. 7/8 slopes are up to 8, of 5 roundings. Two more follow, the
+// product with dloss and the addition to a number up to 1.
+static bool bce_grad_case(run *r) {
+    hst_bce_grad_args args = {.logits = has(r, 1), .count = r->rows * r->width};
+    args.x = in(r, 0, args.count, args.logits ? -8 : 0.125, args.logits ? 8 : 0.875);
+    args.targets = in(r, 1, args.count, 0, 1);
+    args.dloss = in(r, 2, args.count, -1, 1);
+    args.dx = out(r, 3, args.count, (5 + 2) * (args.logits ? 2 : 9) * F);
+    return r->ctx->backend->bce_grad(r->ctx, &args);
+}
+Test(ops, bce_grad_matches) { sweep("bce_grad", bce_grad_case, 4, 3, 2); }
+
 // ---- recurrence ----
 
 // Inputs are up to 1, v and v_steps together up to 0.5 and biases at most -2, so f <= s(-0.5) < 0.38. An error in c

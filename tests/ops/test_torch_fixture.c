@@ -1,5 +1,5 @@
-// test_torch_fixture.c: layer norm, linear, embedding and cross entropy, forward and backward, against PyTorch in fp64.
-// tests/fixtures/README.md says what the file holds and how it was made.
+// test_torch_fixture.c: layer norm, linear, embedding, cross entropy and binary cross entropy, forward and backward,
+// against PyTorch in fp64. tests/fixtures/README.md says what the file holds and how it was made.
 //
 // Tolerances count roundings relative to a tensor's largest number; a sum of n terms of both signs may lose a few
 // digits to cancellation, which n itself covers here.
@@ -87,10 +87,31 @@ static void check_cross_entropy(const fixture *f) {
     fixture_expect(f, "class_losses", class_losses(logits), loss_roundings);
 }
 
+// A loss is a double, a few of its roundings off, and then rounded once. Its gradient: p - t, 1 - p, p (1 - p) or
+// 10^-12, the quotient and the product with gy are rounded.
+static void check_binary_cross_entropy(const fixture *f) {
+    hst_tensor *p = fixture_leaf(f, "x"), *losses = hst_binary_cross_entropy(p, fixture_tensor(f, "targets"));
+    fixture_expect(f, "y", losses, 1 + 6 * 0x1p-53 / ROUNDING);
+    backward(f, losses);
+    fixture_expect(f, "dx", hst_grad(p), 5);
+}
+
+// As before; and of the gradient s(x), up to 1, is within 5 roundings (vector_math.h), s(x) - t and the product with gy
+// are rounded.
+static void check_binary_cross_entropy_with_logits(const fixture *f) {
+    hst_tensor *x = fixture_leaf(f, "x"),
+               *losses = hst_binary_cross_entropy_with_logits(x, fixture_tensor(f, "targets"));
+    fixture_expect(f, "y", losses, 1 + 6 * 0x1p-53 / ROUNDING);
+    backward(f, losses);
+    fixture_expect(f, "dx", hst_grad(x), 7 * fixture_largest_of(f, "gy") / fixture_largest_of(f, "dx"));
+}
+
 static void check_all(hst_context *ctx) {
     for_each_case(ctx, "torch_ops", "layer_norm/", "y", check_layer_norm);
     for_each_case(ctx, "torch_ops", "linear/", "y", check_linear);
     for_each_case(ctx, "torch_ops", "embedding", "y", check_embedding);
     for_each_case(ctx, "torch_ops", "cross_entropy/", "mean", check_cross_entropy);
+    for_each_case(ctx, "torch_ops", "binary_cross_entropy/", "y", check_binary_cross_entropy);
+    for_each_case(ctx, "torch_ops", "binary_cross_entropy_with_logits/", "y", check_binary_cross_entropy_with_logits);
 }
 Test(ops, operations_are_pytorchs) { for_each_isa(check_all); }

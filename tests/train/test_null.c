@@ -48,6 +48,7 @@ Test(null, no_tensor) {
     cr_expect(!hst_sum_axes(NULL, 1, NULL, false) && !hst_mean_axes(NULL, 1, NULL, false) &&
               !hst_max_axes(NULL, 1, NULL, false) && !hst_softmax(NULL, 0) && !hst_log_softmax(NULL, 0));
     cr_expect(!hst_cross_entropy(NULL, NULL) && !hst_token_losses(NULL, NULL) && !hst_transpose(NULL, 0, 1));
+    cr_expect(!hst_binary_cross_entropy(NULL, NULL) && !hst_binary_cross_entropy_with_logits(NULL, NULL));
     cr_expect(!hst_reshape(NULL, HST_SCALAR) && !hst_slice(NULL, 0, 0, 1));
     cr_expect(!hst_unsqueeze(NULL, 0) && !hst_squeeze(NULL, 0) && !hst_broadcast_to(NULL, HST_SCALAR));
     cr_expect(!hst_cat(1, (hst_tensor *[]){NULL}, 0) && !hst_stack(1, (hst_tensor *[]){NULL}, 0));
