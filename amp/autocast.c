@@ -4,7 +4,8 @@
 #include "amp/amp.h"
 #include "ops/table.h"
 
-enum { MAX_REGIONS = 64, MAX_OPS = 64, NO_OVERRIDE = -1 };
+#define ONE_MORE(...) +1
+enum { MAX_REGIONS = 64, OPERATIONS = HST_OPS(ONE_MORE), NO_OVERRIDE = -1 };
 
 // A region as the dispatcher knows it, with the list that it was opened with.
 typedef struct region {
@@ -14,14 +15,16 @@ typedef struct region {
 } region;
 
 struct hst_regions {
-    region stack[MAX_REGIONS]; // [depth]; [0] is not used
-    signed char overrides[MAX_OPS];
+    region stack[MAX_REGIONS]; // [depth]; [0] is not used, and none that began where there was no memory for all this
+    signed char overrides[OPERATIONS];
 };
 
 static struct hst_regions *regions_of(hst_context *ctx) {
     if (ctx->regions) return ctx->regions;
     ctx->regions = hst_allocate(ctx, sizeof *ctx->regions, HST_WORKSPACE); // until hst_close
-    if (ctx->regions) memset(ctx->regions->overrides, NO_OVERRIDE, sizeof ctx->regions->overrides);
+    if (!ctx->regions) return NULL;
+    memset(ctx->regions->stack, 0, sizeof ctx->regions->stack);
+    memset(ctx->regions->overrides, NO_OVERRIDE, sizeof ctx->regions->overrides);
     return ctx->regions;
 }
 
@@ -157,7 +160,9 @@ hst_status hst_autocast_end(hst_context *ctx) {
         return hst_fail(ctx, HST_ERROR_STATE,
                         "hst_autocast_end: no region is open; each end needs its hst_autocast_begin");
     int depth = --ctx->region_depth;
-    if (depth < MAX_REGIONS - 1) ctx->region = depth > ctx->region_floor ? &ctx->regions->stack[depth].seen : NULL;
+    if (depth >= MAX_REGIONS - 1) return ctx->status; // what ended was refused
+    const hst_region *outer = ctx->regions ? &ctx->regions->stack[depth].seen : NULL;
+    ctx->region = outer && outer->class_of && depth > ctx->region_floor ? outer : NULL;
     return ctx->status;
 }
 
