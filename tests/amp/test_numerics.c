@@ -1,7 +1,7 @@
 // test_numerics.c: the numerics doctor on cases whose answers are known: numbers beside every boundary of f16 and bf16,
 // sums that stall where the law of stalls says, loss scales from the sizes of two gradients.
+#include "amp/amp.h"
 #include "amp/numerics.h"
-
 #include "models/models.h"
 #include "tensor/context.h"
 
@@ -261,6 +261,31 @@ Test(numerics, a_range_of_loss_scales) {
     cr_assert_eq(hst_get_status(ctx), HST_OK, "%s", hst_error(ctx));
 }
 
+// ---- in mixed precision ----
+
+// Operations read a shadow of the weight, in a region, or wherever the parameter is shown as one.
+Test(numerics, weights_that_are_read_in_16_bits_keep_their_names) {
+    for (int shown = 0; shown < 2; shown++) {
+        hst_parameters *list = hst_parameters_new(ctx);
+        hst_tensor *w = hst_parameter(list, "net.w", hst_full(ctx, HST_F32, HST_SHAPE(2, 2), 0.1));
+        if (shown) hst_show_parameters(list, HST_F16, false);
+        hst_numerics *n = hst_numerics_begin(ctx, 1);
+        hst_numerics_watch(n, w, "net.w");
+        hst_autocast_begin(ctx, &(hst_autocast){.dtype = shown ? HST_F32 : HST_F16});
+        hst_tensor *x = hst_full(ctx, HST_F32, HST_SHAPE(3, 2), 1);
+        hst_tensor *loss = hst_sum(hst_add(hst_matmul(x, w), hst_linear(x, hst_transpose(w, 0, 1), NULL)));
+        hst_autocast_end(ctx);
+        hst_backward(ctx, loss);
+        end(n);
+        find_tensor(n, "net matmul", HST_NUMERICS_RESULT);
+        find_tensor(n, "net linear", HST_NUMERICS_RESULT_GRADIENT);
+        find_tensor(n, "net.w", HST_NUMERICS_WEIGHT_GRADIENT);
+        find_sum(n, "net matmul db");
+        hst_numerics_free(n);
+        hst_parameters_free(list);
+    }
+}
+
 // ---- models ----
 
 // Each form that a language model has: names are those of its parameters, gradients have the bits they have unobserved,
@@ -346,6 +371,13 @@ Test(numerics, wrong_calls_are_errors) {
     hst_numerics_free(again); // ends it
     hst_numerics_free(n);
     cr_assert(hst_add(hst_full(ctx, HST_F32, HST_SHAPE(1), 1), hst_full(ctx, HST_F32, HST_SHAPE(1), 1)) != NULL);
+    n = hst_numerics_begin(ctx, 1);
+    hst_tanh(hst_full(ctx, HST_F32, HST_SHAPE(1), 1));
+    cr_assert_null(hst_reshape(hst_full(ctx, HST_F32, HST_SHAPE(1), 1), HST_SHAPE(2)));
+    cr_assert_eq(hst_numerics_end(n), HST_ERROR_SHAPE); // what was found until then has no names and no advice yet
+    cr_assert(hst_numerics_tensor_count(n) == 0 && hst_numerics_sum_count(n) == 0 && !hst_numerics_tensor_at(n, 0));
+    hst_clear_error(ctx);
+    hst_numerics_free(n);
     cr_assert_eq(hst_numerics_end(NULL), HST_ERROR_STATE);
     cr_assert_eq(hst_numerics_watch(NULL, NULL, ""), HST_ERROR_STATE);
     cr_assert(hst_numerics_sum_count(NULL) == 0 && hst_numerics_sum_at(NULL, 0) == NULL);
