@@ -240,6 +240,34 @@ Test(precision, a_run_goes_on_in_another_preset) {
     }
 }
 
+// The same scaler with a cap below where it was: it starts anew, and the file is not blamed.
+Test(precision, a_scale_that_new_options_do_not_allow_starts_anew) {
+    hst_train_options o = small(HST_AMP_FP16, 8), other;
+    char path[128];
+    int64_t stop = 4;
+    hst_trainer *t = hst_trainer_new(ctx, &o, text, NULL);
+    hst_trainer_run(t, folder, until, &stop);
+    hst_clear_error(ctx);
+    hst_trainer_free(t);
+    snprintf(path, sizeof path, "%s/last.safetensors", folder);
+    for (int low = 0; low < 2; low++) {
+        hst_train_defaults(&other, sizeof other);
+        other.precision = HST_AMP_FP16;
+        if (low) other.init_scale = 512, other.max_scale = 1024;
+        t = hst_trainer_resume_in(ctx, path, &other, text, NULL);
+        cr_assert(t, "%s", hst_error(ctx));
+        cr_expect(strstr(said, low ? "scaler from its start" : "scaler too"), "%s", said);
+        hst_scaler_state state = hst_scaler_get_state(hst_trainer_scaler(t));
+        cr_expect(state.scale == (low ? 512 : 65536) && state.steps == (low ? 0 : 4));
+        cr_expect_eq(hst_trainer_step(t, NULL), HST_OK, "%s", hst_error(ctx));
+        hst_trainer_free(t);
+    }
+    other.size = 0;
+    cr_expect_null(hst_trainer_resume_in(ctx, path, &other, text, NULL));
+    cr_expect(strstr(hst_error(ctx), "options.size is 0"), "%s", hst_error(ctx));
+    hst_clear_error(ctx);
+}
+
 // ---- threads ----
 
 Test(precision, the_number_of_threads_changes_no_bit) {
