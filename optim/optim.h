@@ -48,7 +48,8 @@ HST_API double hst_clip_factor(double norm, double limit);
 
 // What backward does with the gradients of all parameters that have one, in the buffers that are there: HST_WRITE, as
 // it is at first, or HST_ADD. A gradient over several batches: the first one's backward with HST_WRITE, the others'
-// with HST_ADD. HST_ERROR_VALUE for any other request.
+// with HST_ADD. HST_WRITE gives up what was accumulated, and what scaling.h knows of it: a step comes before. It is
+// HST_ERROR_VALUE for any other request.
 HST_API hst_status hst_request_gradients(hst_parameters *list, hst_request request);
 
 // ---- optimizers ----
