@@ -165,8 +165,8 @@ Test(numerics, one_tensor_given_twice_is_two_uses) {
     hst_numerics_free(n);
 }
 
-// An operation of the application's own, y = x: it is seen, its functions are called once each, and the sum of x's two
-// uses, one of which is its, is not made up.
+// An operation of the application's own, y = x: it is seen, its functions are called once each, also under the name of
+// one of the library's, and the sum of x's two uses, one of which is its, is not made up.
 static int calls;
 static bool same_shape(hst_custom_call *call) {
     hst_tensor *x = hst_custom_input(call, 0);
@@ -184,9 +184,11 @@ static bool same_backward(hst_custom_call *call) {
 }
 
 Test(numerics, operations_of_the_application_are_not_run_again) {
-    for (int first = 0; first < 2; first++) {
+    for (int way = 0; way < 4; way++) {
+        bool first = way & 1;
+        const char *name = way & 2 ? "sum" : "same";
         const hst_operation *same = hst_register(ctx, &(hst_custom_op){.size = sizeof(hst_custom_op),
-                                                                       .name = "same",
+                                                                       .name = name,
                                                                        .inputs = {"x"},
                                                                        .outputs = {"y"},
                                                                        .shape = same_shape,
@@ -202,8 +204,10 @@ Test(numerics, operations_of_the_application_are_not_run_again) {
         hst_backward(ctx, hst_add(a, b));
         end(n);
         cr_assert(calls == 2 && hst_item(hst_grad(x), NULL) == 3);
-        cr_expect_eq(find_tensor(n, "x same", HST_NUMERICS_RESULT)->largest, 3);
-        cr_expect_eq(find_tensor(n, "x same", HST_NUMERICS_RESULT_GRADIENT)->largest, 1);
+        char label[16];
+        snprintf(label, sizeof label, "x %s", name);
+        cr_expect_eq(find_tensor(n, label, HST_NUMERICS_RESULT)->largest, 3);
+        cr_expect_eq(find_tensor(n, label, HST_NUMERICS_RESULT_GRADIENT)->largest, 1);
         for (int i = 0; i < hst_numerics_sum_count(n); i++)
             cr_expect(strncmp(hst_numerics_sum_at(n, i)->name, "x gradient", 10) != 0);
         hst_numerics_free(n);
