@@ -19,7 +19,7 @@ extern "C" {
 typedef struct hst_parameters hst_parameters;
 
 HST_API hst_parameters *hst_parameters_new(hst_context *ctx); // free with hst_parameters_free; NULL after an error
-HST_API void hst_parameters_free(hst_parameters *list);       // releases the tensors; NULL is accepted
+HST_API void hst_parameters_free(hst_parameters *list); // releases the tensors, shown as they are; NULL is accepted
 
 // Adds a parameter: the list keeps `value` (f32, contiguous) and attaches an fp32 gradient (HST_WRITE). The name is
 // copied and must be new. Tensors of two or more dimensions decay, others do not. Returns value.

@@ -153,7 +153,9 @@ Test(shadows, shown_parameters_are_seen_in_16_bits_by_every_operation) {
         cr_expect_eq(hst_item(seen, NULL), expected);
         hst_show_parameters(list, HST_F32, false);
         cr_expect_eq(hst_dtype_of(hst_embedding(w, ids)), HST_F32);
+        hst_show_parameters(list, halves[i], false);
         hst_parameters_free(list);
+        cr_expect_eq(hst_dtype_of(hst_add(later, later)), HST_F32, "a parameter no more");
     }
 }
 
