@@ -58,7 +58,7 @@ Test(null, no_tensor) {
     cr_expect(hst_split(NULL, 0, 1, (int64_t[]){1}, &part) && !part);
     cr_expect(!hst_where(NULL, NULL, NULL) && !hst_masked_fill(NULL, NULL, 0) && !hst_take(NULL, NULL, 0));
     cr_expect(!hst_one_hot(NULL, 1, HST_F32));
-    cr_expect(!hst_sru_recurrence(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, (hst_recurrence){3, 1}, NULL));
+    cr_expect(!hst_sru_recurrence(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, hst_recurrence_defaults(), NULL));
 }
 
 Test(null, nothing_else) {
