@@ -40,7 +40,7 @@ HST_API hst_dtype hst_autocast_dtype(const hst_context *ctx);
 
 // From now on the operation of this name has this class in all regions of the context, whatever their lists say.
 // HST_ERROR_VALUE for an unknown name, and for an operation whose result cannot have another dtype: a view, cast and
-// one_hot for any class, token_losses and sru_recurrence for HST_CAST_BANNED and HST_CAST_WIDEST.
+// one_hot, but for HST_CAST_NONE. The losses of token_losses stay f32 in every class.
 HST_API hst_status hst_autocast_class(hst_context *ctx, const char *operation, hst_cast_class cast);
 
 // ---- presets ----

@@ -4,7 +4,8 @@
 #include "amp/amp.h"
 #include "ops/table.h"
 
-enum { MAX_REGIONS = 64, MAX_OPS = 64, NO_OVERRIDE = -1 };
+#define ONE_MORE(...) +1
+enum { MAX_REGIONS = 64, OPERATIONS = HST_OPS(ONE_MORE), NO_OVERRIDE = -1 };
 
 // A region as the dispatcher knows it, with the list that it was opened with.
 typedef struct region {
@@ -15,7 +16,7 @@ typedef struct region {
 
 struct hst_regions {
     region stack[MAX_REGIONS]; // [depth]; [0] is not used
-    signed char overrides[MAX_OPS];
+    signed char overrides[OPERATIONS];
 };
 
 // ---- classes ----

@@ -21,11 +21,17 @@ void *hst_list_add(hst_context *ctx, hst_list *list, size_t size) {
 
 // ---- names ----
 
-// The weight that t is, or is a view of; NULL: none that has a name.
+// Whether t is the weight w, or its shadow, or a view of one of them.
+static bool is_of(const hst_tensor *w, const hst_tensor *t) {
+    bool found = w->storage == t->storage;
+    for (int i = 0; i < 2; i++) found |= w->shadows[i] && w->shadows[i]->storage == t->storage;
+    return found;
+}
+
 static const char *watched_name(const hst_numerics *n, const hst_tensor *t) {
     const hst_watched *watched = n->watched.items;
     for (int i = 0; t && i < n->watched.count; i++)
-        if (watched[i].tensor->storage == t->storage) return watched[i].name;
+        if (is_of(watched[i].tensor, t)) return watched[i].name;
     return NULL;
 }
 
@@ -199,11 +205,15 @@ static void publish(hst_numerics *n) {
 
 hst_status hst_numerics_end(hst_numerics *n) {
     if (!n) return HST_ERROR_STATE;
-    if (!n->watching || n->ctx->status != HST_OK) return stop(n), n->ctx->status;
+    if (!n->watching) return n->ctx->status;
     stop(n);
     hst_scope_begin(n->ctx);
-    look_at_weights(n);
+    if (n->ctx->status == HST_OK) look_at_weights(n);
     hst_scope_end(n->ctx, NULL);
+    if (n->ctx->status != HST_OK) {
+        n->tensors.count = n->sums.count = 0; // half a pass is no finding
+        return n->ctx->status;
+    }
     if (n->tensors.count) qsort(n->tensors.items, (size_t)n->tensors.count, sizeof(hst_tensor_row), compare_tensors);
     if (n->sums.count) qsort(n->sums.items, (size_t)n->sums.count, sizeof(hst_sum_finding), compare_sums);
     hst_advise(n);

@@ -75,6 +75,12 @@ static void name_result(char name[HST_MAX_LABEL], const char *label, const char 
 
 // ---- forward ----
 
+static bool is_ours(const hst_op *op) {
+    for (int i = 0; i < hst_op_count; i++)
+        if (hst_op_table[i] == op) return true;
+    return false; // one of the application's own, whose functions are not called more often than it expects
+}
+
 static bool forward_again(const hst_call *call, int way, hst_tensor *out[HST_MAX_OUTPUTS]) {
     hst_context *ctx = call->ctx;
     hst_call again = *call;
@@ -95,6 +101,7 @@ static bool forward_again(const hst_call *call, int way, hst_tensor *out[HST_MAX
 bool hst_sums_forward(hst_numerics *n, const hst_call *call, const char *label) {
     char terms[HST_MAX_LABEL], name[HST_MAX_LABEL], kind;
     bool any = false;
+    if (!is_ours(call->op)) return true;
     for (int o = 0; o < HST_MAX_OUTPUTS; o++)
         any |= call->out[o] && find_sums(call->op->name, "", call->op->outputs[o], terms, &kind);
     if (!any) return true;
@@ -182,12 +189,6 @@ bool hst_sums_of_leaf(hst_numerics *n, hst_tensor *leaf, const char *name) {
 }
 
 // ---- a node ----
-
-static bool is_ours(const hst_op *op) {
-    for (int i = 0; i < hst_op_count; i++)
-        if (hst_op_table[i] == op) return true;
-    return false; // one of the application's own, whose functions are not called more often than it expects
-}
 
 // A sum that has a part which is not known is not reported.
 static void skip(hst_numerics *n, const hst_node *node, const hst_gradient *dx) {

@@ -75,7 +75,7 @@ HST_API hst_status hst_numerics_watch(hst_numerics *numerics, hst_tensor *weight
 // bf16; sums by the larger of the two distances. Returns the context's status.
 HST_API hst_status hst_numerics_end(hst_numerics *numerics);
 
-// After hst_numerics_end; owned by it, as all their texts. NULL where there is none.
+// After hst_numerics_end; owned by it, as all their texts. NULL where there is none; after an error there are none.
 HST_API int hst_numerics_tensor_count(const hst_numerics *numerics);
 HST_API const hst_numerics_tensor *hst_numerics_tensor_at(const hst_numerics *numerics, int i);
 HST_API int hst_numerics_sum_count(const hst_numerics *numerics);

@@ -36,8 +36,8 @@ typedef struct hst_call {
     hst_tensor *out[HST_MAX_OUTPUTS];
     hst_tensor *saved[HST_MAX_SAVED]; // made by forward for backward (hst_call_save)
     bool recording;                   // backward may come: save what it needs
-    hst_dtype lower; // mixed precision: the dtype to which operands are rounded, f16 or bf16; HST_F32: as they are
-    hst_cast_class cast;                                      // what the region asks of the operation
+    hst_dtype lower;     // mixed precision: the dtype to which operands are rounded, f16 or bf16; HST_F32: as they are
+    hst_cast_class cast; // what the region asks of the operation
     hst_dtype given[HST_MAX_INPUTS];                          // of in[i], before any cast
     _Alignas(8) unsigned char attributes[HST_MAX_ATTRIBUTES]; // the op's own struct of options
 } hst_call;
@@ -60,7 +60,7 @@ struct hst_op {
     unsigned gives_rows;    // bit i: the gradient of in[i] may be row-sparse
     unsigned takes_strides; // bit i: in[i] may be strided; the others are made contiguous first
     unsigned lowers;        // bit i: the kernel itself rounds in[i] to call->lower; for the others a copy is made
-    unsigned f32_outputs;   // bit i: out[i] is f32 whatever the arguments and a region are; forward writes it as hst_real
+    unsigned f32_outputs;   // bit i: out[i] is f32 whatever arguments and region are; forward writes it as hst_real
     bool own_dtype;         // its result has a dtype that the call names: no region changes it
     const char *instead;    // where it is banned: what to use
     const int *casts;       // rules for each argument instead of the region's op list; NULL: as the list says

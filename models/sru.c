@@ -116,7 +116,8 @@ static hst_tensor *transform(const hst_sru *sru, int i, hst_tensor *n, hst_tenso
     return u;
 }
 
-// Its result goes into a product alone: it is stored in the dtype to which the product would round it.
+// Its result goes into a product alone: it is stored in the dtype to which the product would round it, to the same
+// bits. Where dropout comes in between, its scaling is one more rounding.
 hst_tensor *hst_norm_for_product(hst_tensor *x, hst_tensor *gain, hst_tensor *bias, const hst_op *product) {
     if (!x) return NULL;
     hst_dtype dtype = hst_operand_dtype(x->ctx, product);

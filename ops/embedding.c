@@ -61,7 +61,9 @@ static bool limit_norms(hst_call *call) {
                                .table = hst_target_of(table)};
     if (!call->ctx->backend->lookup_limit(call->ctx, &l)) return false;
     hst_bump(table);
-    return table == call->in[TABLE] || hst_copy_tensor(call->in[TABLE], table, false);
+    if (table == call->in[TABLE]) return true;
+    hst_bump(call->in[TABLE]);
+    return hst_copy_tensor(call->in[TABLE], table, false);
 }
 
 static bool forward(hst_call *call) {

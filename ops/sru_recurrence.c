@@ -40,7 +40,7 @@ static hst_dtype dtype_of_h(const hst_call *call, const hst_recurrence *o) {
 }
 
 static bool shape(hst_call *call, hst_type *out) {
-    hst_recurrence *o = (void *)call->attributes;
+    const hst_recurrence *o = (const void *)call->attributes;
     const hst_tensor *u = call->in[U];
     for (int i = U; i <= MASK; i++)
         if (!hst_check_float(call, i)) return false;
@@ -59,8 +59,7 @@ static bool shape(hst_call *call, hst_type *out) {
         return false;
     }
     if (o->names_dtype) call->cast = HST_CAST_NONE; // what a call names is not a region's to choose
-    o->dtype = dtype_of_h(call, o);                 // backward asks for it
-    out[H] = (hst_type){o->dtype, 3, {sequence[0], sequence[1], d}};
+    out[H] = (hst_type){dtype_of_h(call, o), 3, {sequence[0], sequence[1], d}};
     out[C_LAST] = (hst_type){HST_F32, 2, {sequence[1], d}};
     return true;
 }
@@ -91,7 +90,8 @@ static hst_sru_args arguments(const hst_call *call) {
 }
 
 static bool forward(hst_call *call) {
-    const hst_recurrence *o = (const void *)call->attributes;
+    hst_recurrence *o = (void *)call->attributes;
+    o->dtype = call->out[H]->dtype; // for backward, which sees no results
     const int64_t *h = call->out[H]->shape, segments = (h[0] + HST_SRU_SEGMENT - 1) / HST_SRU_SEGMENT;
     if (call->recording && !hst_call_save(call, STATES, HST_F32, HST_SHAPE(segments, h[1], h[2]))) return false;
     hst_sru_args a = arguments(call);

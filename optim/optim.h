@@ -19,7 +19,7 @@ extern "C" {
 typedef struct hst_parameters hst_parameters;
 
 HST_API hst_parameters *hst_parameters_new(hst_context *ctx); // free with hst_parameters_free; NULL after an error
-HST_API void hst_parameters_free(hst_parameters *list);       // releases the tensors; NULL is accepted
+HST_API void hst_parameters_free(hst_parameters *list); // releases the tensors, shown as they are; NULL is accepted
 
 // Adds a parameter: the list keeps `value` (f32, contiguous) and attaches an fp32 gradient (HST_WRITE). The name is
 // copied and must be new. Tensors of two or more dimensions decay, others do not. Returns value.
@@ -48,7 +48,8 @@ HST_API double hst_clip_factor(double norm, double limit);
 
 // What backward does with the gradients of all parameters that have one, in the buffers that are there: HST_WRITE, as
 // it is at first, or HST_ADD. A gradient over several batches: the first one's backward with HST_WRITE, the others'
-// with HST_ADD. HST_ERROR_VALUE for any other request.
+// with HST_ADD. HST_WRITE gives up what was accumulated, and what scaling.h knows of it: a step comes before. It is
+// HST_ERROR_VALUE for any other request.
 HST_API hst_status hst_request_gradients(hst_parameters *list, hst_request request);
 
 // ---- optimizers ----

@@ -18,8 +18,6 @@ struct hst_optimizer {
 
 static hst_real *values(const hst_tensor *t) { return t ? (hst_real *)hst_raw(t) : NULL; }
 
-// The gradient of w as the kernels take it: all of it or, if it is row-sparse, its rows.
-static const hst_tensor *gradient(const hst_tensor *w) { return w->row_values ? w->row_values : w->grad; }
 static hst_row_list rows_of(const hst_tensor *w) {
     if (!w->row_values || hst_count(w) == 0) return (hst_row_list){0};
     return (hst_row_list){(const int64_t *)(const void *)hst_raw(w->row_ids), hst_count(w) / w->shape[0]};
@@ -76,11 +74,11 @@ static bool adam_update(hst_optimizer *o, int i, double rate, double factor) {
     const hst_parameter_item *p = &o->list->items[i];
     double decay = p->decays ? o->options.decay : 0;
     bool decoupled = o->options.kind == HST_ADAMW;
-    hst_adam_args a = {.count = hst_count(gradient(p->value)),
+    hst_adam_args a = {.count = hst_count(hst_gradient_of(p->value)),
                        .w = values(p->value),
                        .m = values(o->states[i * MAX_STATES]),
                        .v = values(o->states[i * MAX_STATES + 1]),
-                       .g = hst_source_of(gradient(p->value)),
+                       .g = hst_source_of(hst_gradient_of(p->value)),
                        .rows = rows_of(p->value),
                        .rounded = rounded(o->list, p->value),
                        .factor = factor,
@@ -99,10 +97,10 @@ static bool adam_update(hst_optimizer *o, int i, double rate, double factor) {
 
 static bool sgd_update(hst_optimizer *o, int i, double rate, double factor) {
     const hst_parameter_item *p = &o->list->items[i];
-    hst_sgd_args a = {.count = hst_count(gradient(p->value)),
+    hst_sgd_args a = {.count = hst_count(hst_gradient_of(p->value)),
                       .w = values(p->value),
                       .m = values(o->states[i * MAX_STATES]),
-                      .g = hst_source_of(gradient(p->value)),
+                      .g = hst_source_of(hst_gradient_of(p->value)),
                       .rows = rows_of(p->value),
                       .rounded = rounded(o->list, p->value),
                       .lr = rate,
@@ -221,7 +219,7 @@ hst_status hst_optimizer_step(hst_optimizer *o, double rate, double factor) {
                         o->count, o->list->count);
     o->steps++;
     for (int i = 0; i < o->list->count && ctx->status == HST_OK; i++) {
-        if (!gradient(o->list->items[i].value)) continue; // frozen
+        if (!hst_gradient_of(o->list->items[i].value)) continue; // frozen
         kinds[o->options.kind].update(o, i, rate, factor);
         bump(o->list->items[i].value);
     }

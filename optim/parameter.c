@@ -13,6 +13,7 @@ hst_parameters *hst_parameters_new(hst_context *ctx) {
 void hst_parameters_cut(hst_parameters *list, int count) {
     while (list->count > count) {
         const hst_parameter_item *last = &list->items[--list->count];
+        last->value->shown = HST_F32; // whoever kept it has a tensor like any other
         hst_unretain(last->value);
         hst_free(list->ctx, last->name);
     }

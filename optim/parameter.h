@@ -23,7 +23,8 @@ typedef struct hst_parameter_item {
 typedef struct hst_window {
     int64_t backwards;
     bool nan_loss, overflow;
-    bool checked; // all gradients are unscaled, and `norm` is theirs
+    const char *unscaled; // the first parameter with an overflow that belongs to no scaler, or NULL
+    bool checked;         // all gradients are unscaled, and `norm` is theirs
     double norm;
     bool over; // the step was done, or skipped
 } hst_window;

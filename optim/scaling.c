@@ -43,6 +43,7 @@ static bool unscale(hst_parameters *list, int i, double *sum) {
                           : overflow            ? HST_FOUND_OVERFLOW
                                                 : HST_FOUND_FINITE;
     hst_scaler_report(scaler_of(p), finding, p->name);
+    if (finding == HST_FOUND_OVERFLOW && !scaler_of(p) && !list->window.unscaled) list->window.unscaled = p->name;
     p->overflowed |= overflow;
     list->window.overflow |= overflow;
     note(p, NULL, 1);
@@ -219,7 +220,8 @@ hst_step_result hst_scaled_step(hst_scaler *scaler, hst_optimizer *optimizer, do
         return HST_NO_GRADIENTS;
     }
     if (!is_complete(list) || !check(list)) return HST_STEP_FAILED;
-    hst_scaler_report(scaler, HST_FOUND_FINITE, NULL);
+    const char *unscaled = list->window.unscaled;
+    hst_scaler_report(scaler, unscaled ? HST_FOUND_OVERFLOW : HST_FOUND_FINITE, unscaled);
     hst_step_result result = result_of(list);
     if (result == HST_STEPPED && hst_optimizer_step(optimizer, rate, factor / divisor(list)) != HST_OK)
         return HST_STEP_FAILED;

@@ -181,29 +181,33 @@ static bool restore(hst_trainer *t, const char *path, const hst_safetensors *fil
     return ok && t->ctx->status == HST_OK;
 }
 
-// The scaler goes on where the file's was, if it is of the same profile.
-static bool restore_scaler(hst_trainer *t, const char *path, const hst_scaler_state *state) {
-    if (!t->scaler || state->profile != (hst_scaler_profile)t->options.scaler) return true;
-    if (hst_scaler_set_state(t->scaler, state) == HST_OK) return true;
-    char reason[HST_MAX_ERROR];
-    snprintf(reason, sizeof reason, "%s", hst_error(t->ctx));
-    hst_clear_error(t->ctx);
-    return hst_fail(t->ctx, HST_ERROR_FORMAT, "%s: is damaged: %s", path, reason), false;
+// The scaler goes on where the file's was, if it is of the same profile. The options of the run allow that, or the file
+// is damaged; those of another precision may not.
+static bool restore_scaler(hst_trainer *t, const char *path, const hst_trainer *saved, bool changed) {
+    const hst_scaler_state *state = &saved->scaler_state;
+    bool same = (int)state->profile == t->options.scaler;
+    if (same && hst_scaler_set_state(t->scaler, state) != HST_OK) {
+        char reason[HST_MAX_ERROR];
+        snprintf(reason, sizeof reason, "%s", hst_error(t->ctx));
+        hst_clear_error(t->ctx);
+        if (!changed) return hst_fail(t->ctx, HST_ERROR_FORMAT, "%s: is damaged: %s", path, reason), false;
+        same = false;
+    }
+    if (changed)
+        hst_log_message(t->ctx, HST_LOG_INFO,
+                        "%s: was trained in %s and goes on in %s: masters, optimizer and averages as they are, the "
+                        "loss scaler %s",
+                        path, precision_name(saved->options.precision), precision_name(t->options.precision),
+                        same ? "too" : "from its start");
+    return true;
 }
 
-// In another precision than before: what goes on, and what starts anew.
-static bool change_precision(hst_context *ctx, const char *path, const hst_train_options *precision,
-                             hst_trainer *saved) {
-    hst_precision_kind before = saved->options.precision;
-    hst_take_precision(precision, &saved->options);
-    if (!hst_fill_in_precision(ctx, &saved->options)) return false;
-    bool same = (int)saved->scaler_state.profile == saved->options.scaler;
-    hst_log_message(ctx, HST_LOG_INFO,
-                    "%s: was trained in %s and goes on in %s: masters, optimizer and averages as they are, the loss "
-                    "scaler %s",
-                    path, precision_name(before), precision_name(saved->options.precision),
-                    same ? "too" : "from its start");
-    return true;
+// The options of a run that goes on in another precision.
+static bool change_precision(hst_context *ctx, const hst_train_options *precision, hst_train_options *run) {
+    hst_train_options taken;
+    if (!hst_trainer_take_options(ctx, precision, &taken)) return false;
+    hst_take_precision(&taken, run);
+    return hst_fill_in_precision(ctx, run);
 }
 
 static bool check_tokenizer(hst_context *ctx, const char *path, const hst_safetensors *file,
@@ -262,14 +266,15 @@ static hst_trainer *resume(hst_context *ctx, const char *path, const hst_safeten
     if (hst_can_evaluate(held_out)) hst_corpus_sha256(held_out, held_out_sum);
     if (text && !check_texts(ctx, path, &saved, text_sum, held_out_sum)) return NULL;
     if (!check_tokenizer(ctx, path, file, &config, text)) return NULL;
-    if (precision && !change_precision(ctx, path, precision, &saved)) return NULL;
-    hst_train_take_model(&config, &saved.options);
-    saved.options.dropout = config.dropout;
-    hst_trainer *t = hst_trainer_make(ctx, &saved.options, &config, path, file, text, held_out);
+    hst_train_options options = saved.options;
+    if (precision && !change_precision(ctx, precision, &options)) return NULL;
+    hst_train_take_model(&config, &options);
+    options.dropout = config.dropout;
+    hst_trainer *t = hst_trainer_make(ctx, &options, &config, path, file, text, held_out);
     if (!t) return NULL;
     memcpy(t->text_sum, text_sum, sizeof text_sum);
     t->done = saved.done;
-    if (restore(t, path, file) && restore_scaler(t, path, &saved.scaler_state)) return t;
+    if (restore(t, path, file) && restore_scaler(t, path, &saved, precision != NULL)) return t;
     hst_trainer_free(t);
     return NULL;
 }

@@ -39,7 +39,6 @@ bool hst_fill_in_precision(hst_context *ctx, hst_train_options *o) {
     if (!hst_scaler_name((hst_scaler_profile)o->scaler))
         return hst_fail(ctx, HST_ERROR_VALUE, "hst_trainer_new: there is no loss scaler %d", o->scaler), false;
     hst_scaler_options standard = hst_scaler_defaults((hst_scaler_profile)o->scaler);
-    if (standard.profile == HST_SCALER_STATIC && preset->scaler == HST_SCALER_STATIC) standard.init_scale = 1; // APEX's
     fill_in(&o->init_scale, standard.init_scale);
     fill_in(&o->growth, standard.growth);
     fill_in(&o->backoff, standard.backoff);

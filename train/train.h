@@ -131,7 +131,8 @@ HST_API hst_trainer *hst_trainer_new_from(hst_context *ctx, const char *path, co
 HST_API hst_trainer *hst_trainer_resume(hst_context *ctx, const char *path, const hst_corpus *text,
                                         const hst_corpus *held_out);
 // The same in another precision: of `precision` only the fields of mixed precision are looked at. Masters, optimizer
-// and averages go on as they are; a loss scaler of another profile starts anew. The log callback is told.
+// and averages go on as they are; a loss scaler of another profile, or whose options do not allow the scale that it was
+// at, starts anew. The log callback is told.
 HST_API hst_trainer *hst_trainer_resume_in(hst_context *ctx, const char *path, const hst_train_options *precision,
                                            const hst_corpus *text, const hst_corpus *held_out);
 // The settings of the run that a checkpoint is of, into *options, which hst_train_defaults has prepared. false where

@@ -3,6 +3,7 @@
 #include "tests/amp/common.h"
 #include <math.h>
 #include "ops/table.h"
+#include "tests/tensor/allocator.h"
 
 TestSuite(autocast, .init = open_context, .fini = close_context);
 
@@ -317,6 +318,27 @@ Test(autocast, bad_regions_are_refused_and_still_end) {
     cr_expect_eq(hst_autocast_dtype(NULL), HST_F32);
 }
 
+// The first region, or the first two, find no memory: they end, and the context is outside of regions.
+Test(autocast, regions_without_memory_still_end) {
+    for (int failures = 1; failures <= 2; failures++) {
+        allocator a = {0};
+        hst_options options = options_with(&a);
+        hst_context *c = hst_open(&options);
+        for (int i = 0; i < 2; i++) {
+            a.fail_at = i < failures ? a.calls + 1 : 0;
+            cr_expect_eq(hst_autocast_begin(c, &(hst_autocast){.dtype = HST_F16}), HST_ERROR_MEMORY);
+        }
+        hst_autocast_end(c);
+        cr_expect_eq(hst_autocast_dtype(c), HST_F32);
+        hst_clear_error(c);
+        hst_tensor *one = hst_full(c, HST_F32, HST_SHAPE(1, 1), 1);
+        cr_expect_eq(hst_dtype_of(hst_matmul(one, one)), HST_F32);
+        cr_expect(hst_autocast_end(c) == HST_OK && hst_autocast_end(c) == HST_ERROR_STATE);
+        hst_close(c);
+        cr_expect_eq(a.live, 0);
+    }
+}
+
 Test(autocast, what_another_systems_region_leaves_out_may_not_mix) {
     hst_tensor *x = hst_full(ctx, HST_F16, HST_SHAPE(2, 2), 1), *w = hst_full(ctx, HST_F32, HST_SHAPE(2, 2), 1);
     begin(HST_F16, HST_LIST_TORCH_CUDA);
@@ -348,6 +370,14 @@ Test(autocast, a_class_can_be_overridden) {
     expect_same(y, hst_tanh(hst_cast(x, HST_F16)), "tanh of what was rounded");
     begin(HST_F16, HST_LIST_HALFSTEP);
     cr_expect(hst_exp(x) != NULL);
+    hst_tensor *u = hst_full(ctx, HST_F32, HST_SHAPE(1, 2, 6), 1), *bias = hst_zeros(ctx, HST_F32, HST_SHAPE(4));
+    static const hst_cast_class classes[] = {HST_CAST_NONE, HST_CAST_LOWER, HST_CAST_F32, HST_CAST_WIDEST};
+    for (int i = 0; i < 4; i++) { // none: its own rule; f32; lower: f16; widest of f32 arguments: f32
+        hst_autocast_class(ctx, "sru_recurrence", classes[i]);
+        hst_tensor *h =
+            hst_sru_recurrence(u, NULL, NULL, NULL, bias, NULL, NULL, NULL, hst_recurrence_defaults(), NULL);
+        cr_expect_eq(hst_dtype_of(h), i < 2 ? HST_F16 : HST_F32, "class %d: %s", i, hst_error(ctx));
+    }
     cr_expect_null(hst_exp(hst_cast(x, HST_F16)));
     EXPECT_ERROR_OF(ctx, HST_ERROR_DTYPE, "exp: is banned in this region, and argument x is f16");
     cr_expect_eq(hst_autocast_class(ctx, "attention", HST_CAST_LOWER), HST_ERROR_VALUE);

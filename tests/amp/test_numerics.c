@@ -1,7 +1,7 @@
 // test_numerics.c: the numerics doctor on cases whose answers are known: numbers beside every boundary of f16 and bf16,
 // sums that stall where the law of stalls says, loss scales from the sizes of two gradients.
+#include "amp/amp.h"
 #include "amp/numerics.h"
-
 #include "models/models.h"
 #include "tensor/context.h"
 
@@ -165,8 +165,8 @@ Test(numerics, one_tensor_given_twice_is_two_uses) {
     hst_numerics_free(n);
 }
 
-// An operation of the application's own, y = x: it is seen, its functions are called once each, and the sum of x's two
-// uses, one of which is its, is not made up.
+// An operation of the application's own, y = x: it is seen, its functions are called once each, also under the name of
+// one of the library's, and the sum of x's two uses, one of which is its, is not made up.
 static int calls;
 static bool same_shape(hst_custom_call *call) {
     hst_tensor *x = hst_custom_input(call, 0);
@@ -184,9 +184,11 @@ static bool same_backward(hst_custom_call *call) {
 }
 
 Test(numerics, operations_of_the_application_are_not_run_again) {
-    for (int first = 0; first < 2; first++) {
+    for (int way = 0; way < 4; way++) {
+        bool first = way & 1;
+        const char *name = way & 2 ? "sum" : "same";
         const hst_operation *same = hst_register(ctx, &(hst_custom_op){.size = sizeof(hst_custom_op),
-                                                                       .name = "same",
+                                                                       .name = name,
                                                                        .inputs = {"x"},
                                                                        .outputs = {"y"},
                                                                        .shape = same_shape,
@@ -202,8 +204,10 @@ Test(numerics, operations_of_the_application_are_not_run_again) {
         hst_backward(ctx, hst_add(a, b));
         end(n);
         cr_assert(calls == 2 && hst_item(hst_grad(x), NULL) == 3);
-        cr_expect_eq(find_tensor(n, "x same", HST_NUMERICS_RESULT)->largest, 3);
-        cr_expect_eq(find_tensor(n, "x same", HST_NUMERICS_RESULT_GRADIENT)->largest, 1);
+        char label[16];
+        snprintf(label, sizeof label, "x %s", name);
+        cr_expect_eq(find_tensor(n, label, HST_NUMERICS_RESULT)->largest, 3);
+        cr_expect_eq(find_tensor(n, label, HST_NUMERICS_RESULT_GRADIENT)->largest, 1);
         for (int i = 0; i < hst_numerics_sum_count(n); i++)
             cr_expect(strncmp(hst_numerics_sum_at(n, i)->name, "x gradient", 10) != 0);
         hst_numerics_free(n);
@@ -259,6 +263,31 @@ Test(numerics, a_range_of_loss_scales) {
         hst_scope_end(ctx, NULL);
     }
     cr_assert_eq(hst_get_status(ctx), HST_OK, "%s", hst_error(ctx));
+}
+
+// ---- in mixed precision ----
+
+// Operations read a shadow of the weight, in a region, or wherever the parameter is shown as one.
+Test(numerics, weights_that_are_read_in_16_bits_keep_their_names) {
+    for (int shown = 0; shown < 2; shown++) {
+        hst_parameters *list = hst_parameters_new(ctx);
+        hst_tensor *w = hst_parameter(list, "net.w", hst_full(ctx, HST_F32, HST_SHAPE(2, 2), 0.1));
+        if (shown) hst_show_parameters(list, HST_F16, false);
+        hst_numerics *n = hst_numerics_begin(ctx, 1);
+        hst_numerics_watch(n, w, "net.w");
+        hst_autocast_begin(ctx, &(hst_autocast){.dtype = shown ? HST_F32 : HST_F16});
+        hst_tensor *x = hst_full(ctx, HST_F32, HST_SHAPE(3, 2), 1);
+        hst_tensor *loss = hst_sum(hst_add(hst_matmul(x, w), hst_linear(x, hst_transpose(w, 0, 1), NULL)));
+        hst_autocast_end(ctx);
+        hst_backward(ctx, loss);
+        end(n);
+        find_tensor(n, "net matmul", HST_NUMERICS_RESULT);
+        find_tensor(n, "net linear", HST_NUMERICS_RESULT_GRADIENT);
+        find_tensor(n, "net.w", HST_NUMERICS_WEIGHT_GRADIENT);
+        find_sum(n, "net matmul db");
+        hst_numerics_free(n);
+        hst_parameters_free(list);
+    }
 }
 
 // ---- models ----
@@ -346,6 +375,13 @@ Test(numerics, wrong_calls_are_errors) {
     hst_numerics_free(again); // ends it
     hst_numerics_free(n);
     cr_assert(hst_add(hst_full(ctx, HST_F32, HST_SHAPE(1), 1), hst_full(ctx, HST_F32, HST_SHAPE(1), 1)) != NULL);
+    n = hst_numerics_begin(ctx, 1);
+    hst_tanh(hst_full(ctx, HST_F32, HST_SHAPE(1), 1));
+    cr_assert_null(hst_reshape(hst_full(ctx, HST_F32, HST_SHAPE(1), 1), HST_SHAPE(2)));
+    cr_assert_eq(hst_numerics_end(n), HST_ERROR_SHAPE); // what was found until then has no names and no advice yet
+    cr_assert(hst_numerics_tensor_count(n) == 0 && hst_numerics_sum_count(n) == 0 && !hst_numerics_tensor_at(n, 0));
+    hst_clear_error(ctx);
+    hst_numerics_free(n);
     cr_assert_eq(hst_numerics_end(NULL), HST_ERROR_STATE);
     cr_assert_eq(hst_numerics_watch(NULL, NULL, ""), HST_ERROR_STATE);
     cr_assert(hst_numerics_sum_count(NULL) == 0 && hst_numerics_sum_at(NULL, 0) == NULL);

@@ -153,7 +153,9 @@ Test(shadows, shown_parameters_are_seen_in_16_bits_by_every_operation) {
         cr_expect_eq(hst_item(seen, NULL), expected);
         hst_show_parameters(list, HST_F32, false);
         cr_expect_eq(hst_dtype_of(hst_embedding(w, ids)), HST_F32);
+        hst_show_parameters(list, halves[i], false);
         hst_parameters_free(list);
+        cr_expect_eq(hst_dtype_of(hst_add(later, later)), HST_F32, "a parameter no more");
     }
 }
 
@@ -182,6 +184,26 @@ Test(shadows, max_norm_shortens_the_master_too) {
     cr_expect_float_eq(hst_item(w, (int64_t[]){0, 0}), 1, 1e-6);
     cr_expect_eq(hst_item(w, (int64_t[]){1, 0}), 3);
     hst_parameters_free(list);
+}
+
+// As in f32: what a product read is not what it was.
+Test(shadows, a_shadow_that_max_norm_shortened_is_a_changed_argument) {
+    for (int shown = 0; shown < 2; shown++) {
+        hst_parameters *list = hst_parameters_new(ctx);
+        hst_tensor *w = hst_parameter(list, "w", hst_full(ctx, HST_F32, HST_SHAPE(2, 4), 3));
+        if (shown) hst_show_parameters(list, HST_F16, false);
+        hst_embedding_options o = hst_embedding_defaults();
+        o.max_norm = 2;
+        hst_tensor *x = hst_full(ctx, HST_F32, HST_SHAPE(3, 2), 1);
+        hst_attach_grad(x, HST_WRITE, HST_F32);
+        hst_tensor *loss = hst_sum(hst_matmul(x, w));
+        hst_no_grad_begin(ctx);
+        hst_embedding_with(w, hst_zeros(ctx, HST_I32, HST_SHAPE(1)), &o);
+        hst_no_grad_end(ctx);
+        hst_backward(ctx, loss);
+        EXPECT_ERROR_OF(ctx, HST_ERROR_STATE, "argument b of matmul was changed in place");
+        hst_parameters_free(list);
+    }
 }
 
 // ---- M1: updates that are too small for 16 bits ----

@@ -169,6 +169,22 @@ Test(scaling_buffers, a_plain_backward_is_not_unscaled) {
     cr_expect_eq(first(w), -2);
 }
 
+// Its overflow is nobody's scale's fault; the scaler of the step hears of it, be it found early or in the step.
+Test(scaling_buffers, an_overflow_of_a_plain_backward_is_told_too) {
+    hst_copy_in(w, HST_F64, (double[]){0, 0});
+    for (int early = 0; early < 2; early++) {
+        double before = hst_scaler_scale(scaler);
+        hst_scope_begin(ctx);
+        hst_backward(ctx, hst_sum(hst_sqrt(w))); // sqrt'(0) is infinite
+        hst_scope_end(ctx, NULL);
+        if (early) hst_unscale_gradients(list, NULL);
+        cr_expect_eq(hst_scaled_step(scaler, sgd, 1, 1), HST_SKIPPED_OVERFLOW);
+        cr_expect_eq(hst_scaler_update(scaler), HST_OK);
+        cr_expect_eq(hst_scaler_get_state(scaler).skipped, early + 1);
+        cr_expect_eq(hst_scaler_scale(scaler), before / 2);
+    }
+}
+
 // ---- buffers of other kinds ----
 
 // Rows of a table move as with a dense gradient, and frozen parameters are left out.

@@ -26,7 +26,7 @@ static void deallocate(void *memory, size_t bytes, void *user) {
 static bool accept(int64_t symbol, void *user) { return (void)symbol, (void)user, true; }
 
 // As a program without checks would be written.
-static hst_status train_and_use(ledger *l, const char *path) {
+static hst_status train_and_use(ledger *l, hst_precision_kind precision, const char *path) {
     hst_context *ctx = hst_open(&(hst_options){
         .size = sizeof(hst_options), .threads = 1, .allocate = allocate, .deallocate = deallocate, .user = l});
     hst_corpus *text = hst_corpus_new(ctx), *held_out;
@@ -35,6 +35,7 @@ static hst_status train_and_use(ledger *l, const char *path) {
     hst_train_options o;
     hst_train_defaults(&o, sizeof o);
     o.hidden = 8, o.layers = 2, o.batch = 2, o.length = 4, o.steps = 2, o.dropout = 0.1, o.accumulate = 2, o.ema = 0.5;
+    o.precision = precision;
     hst_trainer *trainer = hst_trainer_new(ctx, &o, text, held_out);
     hst_trainer_run(trainer, NULL, NULL, NULL);
     hst_lm_save(hst_trainer_model(trainer), path);
@@ -53,11 +54,12 @@ static hst_status train_and_use(ledger *l, const char *path) {
 Test(train, memory_that_runs_out_at_any_moment) {
     char path[] = "/tmp/halfstep-memory-XXXXXX";
     cr_assert(close(mkstemp(path)) == 0);
-    for (int for_good = 0; for_good < 2; for_good++) {
+    static const hst_precision_kind precisions[] = {HST_FP32, HST_AMP_FP16, HST_APEX_O3}; // a region, shadows, scalers
+    for (int way = 0; way < 6; way++) {
         ledger l = {.fail_at = 0};
         for (int64_t k = 1; l.calls >= l.fail_at; k++) { // until so many calls are not made
-            l = (ledger){.fail_at = k, .for_good = for_good};
-            hst_status status = train_and_use(&l, path);
+            l = (ledger){.fail_at = k, .for_good = way % 2};
+            hst_status status = train_and_use(&l, precisions[way / 2], path);
             cr_assert_eq(l.live, 0, "allocation %d: %d bytes were not given back", (int)k, (int)l.live);
             if (l.calls >= k)
                 cr_assert_eq(status, HST_ERROR_MEMORY, "allocation %d: status %d", (int)k, (int)status);

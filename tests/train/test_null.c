@@ -23,10 +23,14 @@ Test(null, no_context) {
     cr_expect(!hst_adopt(NULL, HST_F32, HST_SCALAR, &(float){1}, NULL, NULL));
     cr_expect(hst_backward(NULL, NULL) && hst_backward_keeping(NULL, NULL) && hst_backward_from(NULL, 0, NULL, NULL));
     cr_expect(hst_gradcheck(NULL, identity, NULL, 0, NULL, &error));
+    cr_expect(hst_autocast_begin(NULL, NULL) && hst_autocast_end(NULL) && hst_autocast_dtype(NULL) == HST_F32);
+    cr_expect(hst_autocast_class(NULL, "add", HST_CAST_F32) && !hst_scaler_new(NULL, NULL));
+    cr_expect(!hst_numerics_begin(NULL, 1) && !hst_register(NULL, NULL));
     hst_lm_config config = hst_lm_defaults();
     cr_expect(!hst_parameters_new(NULL) && !hst_lm_new(NULL, &config) && !hst_lm_load(NULL, "x") &&
               !hst_corpus_new(NULL));
     cr_expect(!hst_trainer_new(NULL, NULL, NULL, NULL) && !hst_trainer_read_options(NULL, "x", NULL));
+    cr_expect(!hst_trainer_resume(NULL, "x", NULL, NULL) && !hst_trainer_resume_in(NULL, "x", NULL, NULL, NULL));
 }
 
 Test(null, no_tensor) {
@@ -38,8 +42,8 @@ Test(null, no_tensor) {
     hst_release(NULL);
     cr_expect(hst_attach_grad(NULL, HST_WRITE, HST_F32));
     cr_expect(!hst_matmul(NULL, NULL) && !hst_linear(NULL, NULL, NULL) && !hst_embedding(NULL, NULL));
-    cr_expect(!hst_layer_norm(NULL, NULL, NULL, 0) && !hst_dropout(NULL, 0.5) && !hst_variational_dropout(NULL, 0.5) &&
-              !hst_add(NULL, NULL));
+    cr_expect(!hst_layer_norm(NULL, NULL, NULL, 0) && !hst_layer_norm_as(NULL, NULL, NULL, 0, HST_F16));
+    cr_expect(!hst_dropout(NULL, 0.5) && !hst_variational_dropout(NULL, 0.5) && !hst_add(NULL, NULL));
     cr_expect(!hst_scale(NULL, 1) && !hst_cast(NULL, HST_I32) && !hst_cast(NULL, HST_F16) && !hst_sum(NULL) &&
               !hst_mean(NULL));
     cr_expect(!hst_sub(NULL, NULL) && !hst_mul(NULL, NULL) && !hst_div(NULL, NULL) && !hst_rms_norm(NULL, NULL, 0));
@@ -55,7 +59,7 @@ Test(null, no_tensor) {
     cr_expect(hst_split(NULL, 0, 1, (int64_t[]){1}, &part) && !part);
     cr_expect(!hst_where(NULL, NULL, NULL) && !hst_masked_fill(NULL, NULL, 0) && !hst_take(NULL, NULL, 0));
     cr_expect(!hst_one_hot(NULL, 1, HST_F32));
-    cr_expect(!hst_sru_recurrence(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, (hst_recurrence){3, 1}, NULL));
+    cr_expect(!hst_sru_recurrence(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, hst_recurrence_defaults(), NULL));
 }
 
 Test(null, nothing_else) {
@@ -73,7 +77,23 @@ Test(null, nothing_else) {
     cr_expect(!hst_ema_state(NULL, 0, NULL, 0));
     hst_ema_swap(NULL), hst_ema_set_updates(NULL, 1), hst_ema_free(NULL);
     cr_expect(hst_optimizer_step(NULL, 1, 1) && !hst_optimizer_steps(NULL) && !hst_optimizer_state_count(NULL));
-    cr_expect(!hst_optimizer_state(NULL, 0, NULL, 0));
+    cr_expect(!hst_optimizer_state(NULL, 0, NULL, 0) && !hst_optimizer_parameters(NULL));
+    cr_expect(hst_show_parameters(NULL, HST_F16, false) && hst_set_accumulation(NULL, 1));
+    cr_expect(hst_scaled_backward(NULL, 0, NULL, NULL) && hst_unscale_gradients(NULL, &nats) && isnan(nats));
+    cr_expect(hst_clip_gradients(NULL, 1, NULL) == HST_CLIP_FAILED &&
+              hst_scaled_step(NULL, NULL, 1, 1) == HST_STEP_FAILED);
+    cr_expect(!hst_scaler_context(NULL) && hst_scaler_scale(NULL) == 1 && !hst_scaler_update(NULL));
+    cr_expect(hst_scaler_get_state(NULL).scale == 1 && !hst_scaler_set_state(NULL, NULL));
+    cr_expect(hst_scaler_describe(NULL, sum, sizeof sum) && !strcmp(sum, "kept 1, the first"), "%s", sum);
+    hst_scaler_report(NULL, HST_FOUND_OVERFLOW, NULL), hst_scaler_free(NULL);
+    cr_expect(!hst_scaler_find(NULL, NULL) && !hst_precision_find(NULL, NULL) && !hst_op_list_find(NULL, NULL));
+    cr_expect(!hst_precision_of(HST_PRECISIONS) && !hst_scaler_name((hst_scaler_profile)-1) &&
+              !hst_op_list_name(HST_OP_LISTS) && !hst_step_result_name((hst_step_result)-1));
+    cr_expect(hst_numerics_watch(NULL, NULL, NULL) && hst_numerics_end(NULL) && !hst_numerics_tensor_count(NULL));
+    cr_expect(!hst_numerics_tensor_at(NULL, 0) && !hst_numerics_sum_count(NULL) && !hst_numerics_sum_at(NULL, 0));
+    cr_expect_eq(hst_numerics_scale_of(NULL).used, 0);
+    hst_numerics_free(NULL);
+    cr_expect(!hst_custom(NULL, NULL, NULL, NULL));
     hst_optimizer_set_steps(NULL, 1), hst_optimizer_free(NULL), hst_parameters_free(NULL);
     cr_expect(!hst_sru_new(NULL, "", NULL) && !hst_sru_forward(NULL, NULL, NULL, NULL, true, &c) && !c);
     cr_expect(!hst_lm_forward(NULL, NULL, NULL, true, &c) && !c && !hst_lm_configuration(NULL) &&
@@ -98,6 +118,7 @@ Test(null, nothing_else) {
     hst_stream_seek(NULL, 1), hst_stream_free(NULL), hst_corpus_free(NULL);
     cr_expect(hst_trainer_run(NULL, NULL, NULL, NULL) && hst_trainer_step(NULL, NULL));
     cr_expect(!hst_trainer_new_from(NULL, "x", NULL, NULL, NULL) && hst_train_memory(NULL, 1) == 0);
+    cr_expect(!hst_trainer_scaler(NULL) && hst_trainer_result(NULL) == HST_STEP_FAILED);
     cr_expect(!hst_trainer_model(NULL) && !hst_trainer_options(NULL) && !hst_trainer_ema(NULL));
     hst_trainer_free(NULL);
 }

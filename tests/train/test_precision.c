@@ -213,6 +213,34 @@ Test(precision, m3_a_run_that_was_stopped_anywhere_ends_with_the_same_bytes) {
     }
 }
 
+// Averages are f32 numbers also where the weights are not, and an output layer that is the embedding has one shadow.
+Test(precision, averages_of_weights_without_masters_go_on) {
+    for (int tied = 0; tied < 2; tied++) {
+        hst_train_options o = small(HST_APEX_O3, 8);
+        o.ema = 0.9, o.tied = tied, o.eval_every = 3;
+        hst_trainer *t = hst_trainer_new(ctx, &o, text, held_out);
+        cr_assert_eq(hst_trainer_run(t, folder, NULL, NULL), HST_OK, "%s", hst_error(ctx));
+        hst_trainer_free(t);
+        bytes last = read_file("last.safetensors"), best = read_file("model.safetensors");
+        for (int64_t stop = 1; stop < 8; stop++) {
+            char path[128];
+            t = hst_trainer_new(ctx, &o, text, held_out);
+            cr_assert_eq(hst_trainer_run(t, folder, until, &stop), HST_CANCELLED, "%s", hst_error(ctx));
+            hst_clear_error(ctx);
+            hst_trainer_free(t);
+            snprintf(path, sizeof path, "%s/last.safetensors", folder);
+            t = hst_trainer_resume(ctx, path, text, held_out);
+            cr_assert_eq(hst_trainer_run(t, folder, NULL, NULL), HST_OK, "%s", hst_error(ctx));
+            hst_trainer_free(t);
+            bytes again = read_file("last.safetensors"), best_again = read_file("model.safetensors");
+            cr_expect(last.size == again.size && !memcmp(last.data, again.data, last.size), "stopped at %d", (int)stop);
+            cr_expect(best.size == best_again.size && !memcmp(best.data, best_again.data, best.size));
+            free(again.data), free(best_again.data);
+        }
+        free(last.data), free(best.data);
+    }
+}
+
 Test(precision, a_run_goes_on_in_another_preset) {
     char path[128];
     snprintf(path, sizeof path, "%s/last.safetensors", folder);
@@ -238,6 +266,34 @@ Test(precision, a_run_goes_on_in_another_preset) {
         }
         hst_trainer_free(t);
     }
+}
+
+// The same scaler with a cap below where it was: it starts anew, and the file is not blamed.
+Test(precision, a_scale_that_new_options_do_not_allow_starts_anew) {
+    hst_train_options o = small(HST_AMP_FP16, 8), other;
+    char path[128];
+    int64_t stop = 4;
+    hst_trainer *t = hst_trainer_new(ctx, &o, text, NULL);
+    hst_trainer_run(t, folder, until, &stop);
+    hst_clear_error(ctx);
+    hst_trainer_free(t);
+    snprintf(path, sizeof path, "%s/last.safetensors", folder);
+    for (int low = 0; low < 2; low++) {
+        hst_train_defaults(&other, sizeof other);
+        other.precision = HST_AMP_FP16;
+        if (low) other.init_scale = 512, other.max_scale = 1024;
+        t = hst_trainer_resume_in(ctx, path, &other, text, NULL);
+        cr_assert(t, "%s", hst_error(ctx));
+        cr_expect(strstr(said, low ? "scaler from its start" : "scaler too"), "%s", said);
+        hst_scaler_state state = hst_scaler_get_state(hst_trainer_scaler(t));
+        cr_expect(state.scale == (low ? 512 : 65536) && state.steps == (low ? 0 : 4));
+        cr_expect_eq(hst_trainer_step(t, NULL), HST_OK, "%s", hst_error(ctx));
+        hst_trainer_free(t);
+    }
+    other.size = 0;
+    cr_expect_null(hst_trainer_resume_in(ctx, path, &other, text, NULL));
+    cr_expect(strstr(hst_error(ctx), "options.size is 0"), "%s", hst_error(ctx));
+    hst_clear_error(ctx);
 }
 
 // ---- threads ----
