@@ -57,6 +57,11 @@ typedef struct hst_train_options {
     double beta1, beta2, eps;     // of all but SGD, 0.9, 0.99, 1e-8
     int64_t accumulate;           // batches a step: their mean is the loss, 1
     double ema;                   // decay of the averaged weights that are evaluated and saved; 0, the default: none
+    // reports
+    int64_t eval_every; // steps; 0: eight times a run, or fewer in a short one; the plan fills it in
+    int64_t save_every; // steps; 0: after each evaluation, at most once a minute, and at the end
+    int64_t patience;   // evaluations in a row without a new best after which the run ends; 0: never
+    uint64_t seed;      // 1
     // mixed precision; what is below 0, the default, is the preset's, or its scaler's, and filled in by the trainer
     hst_precision_kind precision;       // HST_FP32
     bool recurrence_f32;                // in autocast regions the layers hand on h in f32, not in 16 bits; false
@@ -67,11 +72,6 @@ typedef struct hst_train_options {
     bool consecutive_hysteresis; // false
     double min_scale, max_scale; // 0: none
     int64_t max_consecutive_skips;
-    // reports
-    int64_t eval_every; // steps; 0: eight times a run, or fewer in a short one; the plan fills it in
-    int64_t save_every; // steps; 0: after each evaluation, at most once a minute, and at the end
-    int64_t patience;   // evaluations in a row without a new best after which the run ends; 0: never
-    uint64_t seed;      // 1
 } hst_train_options;
 
 HST_API void hst_train_defaults(hst_train_options *options, size_t size);
