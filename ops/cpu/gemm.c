@@ -161,7 +161,8 @@ typedef struct block {
     float *packed_a, *panel, *sums;
 } block;
 
-// A tile of C and where its sum waits between blocks of K: in C if C is f32, else in the block's sums.
+// A tile of C and where its sum waits between blocks of K: in C if C is f32, else in the block's sums, which hold one
+// whole tile after the other in the order in which they are computed.
 typedef struct tile {
     int64_t row, column, rows, columns; // in C
     float *sum;
@@ -174,18 +175,19 @@ static tile tile_at(const job *w, const block *b, int64_t i, int64_t j, int64_t 
               .column = w->j + b->j + j,
               .rows = smaller(MR, b->rows - i),
               .columns = smaller(most, b->columns - j),
-              .sum = b->sums + i * w->width + j,
-              .sum_row = w->width};
+              .sum = b->sums + j * w->rows + i * most,
+              .sum_row = most};
     if (g->c.dtype == HST_F32) t.sum = (float *)g->c.data + t.row * g->c_row + t.column, t.sum_row = g->c_row;
     return t;
 }
 
 // Adds the terms of one block of K that `terms` holds, and what a sum begins with; the last goes to C.
-INLINE void add_as(const block *b, const tile *t, const float *terms, int64_t terms_row, hst_dtype dtype) {
+INLINE void add_part(const block *b, const tile *t, int64_t rows, int64_t columns, const float *terms,
+                     int64_t terms_row, hst_dtype dtype) {
     const hst_gemm_args *g = &b->g;
-    for (int64_t i = 0; i < t->rows; i++)
-        for (int64_t j = 0; j < t->columns; j += VL) {
-            int64_t n = t->columns - j, at = (t->row + i) * g->c_row + t->column + j;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j += VL) {
+            int64_t n = columns - j, at = (t->row + i) * g->c_row + t->column + j;
             float *sum = t->sum + i * t->sum_row + j;
             vf x = splat(0);
             if (!b->first)
@@ -199,6 +201,13 @@ INLINE void add_as(const block *b, const tile *t, const float *terms, int64_t te
             else
                 store_n(sum, HST_F32, x, n);
         }
+}
+
+INLINE void add_as(const block *b, const tile *t, const float *terms, int64_t terms_row, hst_dtype dtype) {
+    if (t->rows == MR && t->columns == NR) // constants spare the remainders
+        add_part(b, t, MR, NR, terms, terms_row, dtype);
+    else
+        add_part(b, t, t->rows, t->columns, terms, terms_row, dtype);
 }
 
 static void add_tile(const block *b, const tile *t, const float *terms, int64_t terms_row) {
@@ -234,18 +243,19 @@ static const float *find_panel(const job *w, const block *b, int64_t j, int64_t 
     return b->panel;
 }
 
-// Adds the terms of a panel of A and one of B to a tile: where it lies, if it is whole and stays f32.
+// Adds the terms of a panel of A and one of B to a tile: where its sum waits, if there is room for a whole one and
+// nothing else to add.
 static void multiply_tile(const job *w, const block *b, int64_t i, int64_t j, int64_t terms, const float *panel) {
     const hst_gemm_args *g = &b->g;
     tile t = tile_at(w, b, i, j, NR);
     const float *a = b->packed_a + i / MR * w->a_panel;
     micro_kernel *kernel = kernel_for(t.rows, t.columns);
-    bool whole = t.rows == MR && t.columns == NR, begun = !b->first || g->c.add;
-    bool stays = g->c.dtype == HST_F32 ? !(b->first && g->bias.data) : !b->first && !b->last;
+    bool whole = t.rows == MR && t.columns == NR, begins = b->first && g->bias.data;
+    bool stays = g->c.dtype == HST_F32 ? whole : !b->last && !(b->first && g->c.add);
     float sums[MR * NR] __attribute__((aligned(64)));
-    prefetch_tile(g, &t);
-    if (whole && stays) {
-        kernel(terms, a, panel, t.sum, t.sum_row, begun);
+    if (g->c.dtype == HST_F32 || b->last) prefetch_tile(g, &t);
+    if (stays && !begins) {
+        kernel(terms, a, panel, t.sum, t.sum_row, !b->first || g->c.add);
     } else {
         kernel(terms, a, panel, sums, NR, false);
         add_tile(b, &t, sums, NR);

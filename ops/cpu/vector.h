@@ -134,12 +134,12 @@ INLINE vh truncate16(vu u) { return __builtin_convertvector(u, vh); }
 
 INLINE vf widen_bf16(vh h) { return (vf)(extend(h) << 16); }
 
-INLINE vh narrow_bf16(vf x) {
-    vu u = (vu)x;
-    vu rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16; // a carry gives the next exponent, in the end inf
-    vu quiet_nan = u >> 16 | 0x40;
-    return truncate16((vu)pick(x != x, (vf)quiet_nan, (vf)rounded));
+// x's bits; the upper 16 are those of x as bf16.
+INLINE vu round_to_bf16(vf x) {
+    vu u = (vu)x, rounded = u + 0x7fff + ((u >> 16) & 1);     // a carry gives the next exponent, in the end inf
+    return (vu)pick(x != x, (vf)(u | 0x400000), (vf)rounded); // NaN: a quiet one
 }
+INLINE vh narrow_bf16(vf x) { return truncate16(round_to_bf16(x) >> 16); }
 
 #if defined __AVX512F__
 INLINE vf widen_f16(vh h) { return (vf)_mm512_cvtph_ps((__m256i)h); }
@@ -238,7 +238,10 @@ INLINE void end_streams(void) {}
 #endif
 
 // What a store to memory and a load make of x.
-INLINE vf rounded(vf x, hst_dtype t) { return t == HST_F32 ? x : widen(narrow(x, t), t); }
+INLINE vf rounded(vf x, hst_dtype t) {
+    if (t == HST_BF16) return (vf)(round_to_bf16(x) & 0xffff0000);
+    return t == HST_F32 ? x : widen(narrow(x, t), t);
+}
 
 // Elements i .. i+n-1 (at most VL) of a kernel's source; and to its target, with the old values added if it says so.
 INLINE vf get(hst_source s, int64_t i, int64_t n) {
