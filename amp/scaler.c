@@ -238,7 +238,7 @@ static hst_status check_progress(const hst_scaler *s) {
     if (t->action != HST_SCALER_NAN_LOSS) snprintf(what, sizeof what, "the gradient of %s", s->where);
     if (!ended) snprintf(why, sizeof why, "the last of %lld steps skipped in a row", (long long)t->consecutive_skips);
     return hst_fail(s->ctx, HST_ERROR_DIVERGED,
-                    "training diverged at step %lld: %s is not finite at loss scale %.9g, %s",
+                    "training diverged at the scaler's update %lld: %s is not finite at loss scale %.9g, %s",
                     (long long)(t->steps + t->skipped), what, (double)t->before, why);
 }
 

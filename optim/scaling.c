@@ -215,6 +215,10 @@ static hst_step_result result_of(const hst_parameters *list) {
 hst_step_result hst_scaled_step(hst_scaler *scaler, hst_optimizer *optimizer, double rate, double factor) {
     hst_parameters *list = hst_optimizer_parameters(optimizer);
     if (!list || list->ctx->status != HST_OK) return HST_STEP_FAILED;
+    if (!isfinite(rate) || !isfinite(factor))
+        return hst_fail(list->ctx, HST_ERROR_VALUE, "hst_scaled_step: rate %g and factor %g; both must be finite", rate,
+                        factor),
+               HST_STEP_FAILED;
     if (!has_gradients(list)) {
         hst_scaler_report(scaler, HST_FOUND_NO_GRADIENTS, NULL);
         return HST_NO_GRADIENTS;

@@ -233,6 +233,11 @@ static bool read_training(hst_context *ctx, const char *path, const hst_safetens
         hst_log_message(ctx, HST_LOG_WARNING, "%s: was made with the %s kernels; with %s the last bits will differ",
                         path, t->isa, hst_isa(ctx));
     int64_t steps = t->options.steps, step = t->done.step;
+    if ((double)step + (double)t->done.skipped >
+        0x1p53 / (double)(t->options.accumulate > 0 ? t->options.accumulate : 1))
+        return hst_fail(ctx, HST_ERROR_FORMAT, "%s: no run gets to %lld skipped steps", path,
+                        (long long)t->done.skipped),
+               false;
     if (steps >= step && step >= t->done.evaluated && step >= t->done.best_step && step >= t->done.since_best &&
         step - t->done.best_step >= t->done.since_best)
         return true;

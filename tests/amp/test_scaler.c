@@ -144,7 +144,7 @@ Test(scaler, overflows_in_a_row_end_in_an_error) {
     cr_expect_eq(hst_scaler_scale(s), 0x1p-14);
     cr_expect_eq(update(s, 'O'), HST_ERROR_DIVERGED);
     expect_error(HST_ERROR_DIVERGED,
-                 "diverged at step 31: the gradient of w is not finite at loss scale 6.10351562e-05, "
+                 "diverged at the scaler's update 31: the gradient of w is not finite at loss scale 6.10351562e-05, "
                  "from where it is not lowered");
     expect_words(s, "kept 6.10351562e-05, the floor");
     hst_scaler_free(s);

@@ -162,6 +162,7 @@ Test(deepspeed, what_is_wrong_in_a_file_is_named_with_its_line) {
         {"{\"a\": .5}", "this is no JSON value"},
         {"{\"a\": NaN}", "this is no JSON value"},
         {"{}\n{}", "line 2: nothing may follow"},
+        {"\xEF\xBB\xBF{}", "line 1: a byte order mark is no JSON; save the text without it"},
         {"[1]", "the configuration must be an object"},
         {"{\"fp16\": true}", "fp16 must be an object"},
         {"{\"optimizer\": {\"type\": \"Adam\", \"params\": []}}", "optimizer.params must be an object"},
@@ -179,6 +180,8 @@ Test(deepspeed, what_is_wrong_in_a_file_is_named_with_its_line) {
         {"{\"fp16\": {\"loss_scale\": 1e999}}", "but is 1e999"},
         {"{\"fp16\": {\"loss_scale_window\": 0}}", "an integer from 1"},
         {"{\"fp16\": {\"min_loss_scale\": 0}}", "a number above 0"},
+        {"{\"fp16\": {\"enabled\": true, \"initial_scale_power\": 2,\n\"min_loss_scale\": 5}}",
+         "line 2: fp16.min_loss_scale 5 is above the first scale, 4"},
         {"{\"fp16\": {\"initial_scale_power\": 128}}", "an integer from 0 to 127"},
         {"{\"gradient_clipping\": null}", "but is null"},
         {"{\"gradient_clipping\": {}}", "but is an object"},
@@ -222,11 +225,14 @@ Test(deepspeed, what_is_wrong_in_a_file_is_named_with_its_line) {
                       strchr(c.err, '\n') == c.err + c.err_size - 1,
                   "%s: %s", cases[i].file, c.err);
     }
+    write_file("ds.json", "{}\0{}", 5);
+    child c = RUN("train", "text.txt", CONFIG);
+    cr_expect(c.code == 3 && strstr(c.err, "ds.json: a byte in it is 0, which no JSON has\n"), "%s", c.err);
     char *deep = malloc(1 << 17);
     memset(deep, '[', 1 << 17);
     write_file("ds.json", deep, 1 << 17);
     free(deep);
-    child c = RUN("train", "text.txt", CONFIG);
+    c = RUN("train", "text.txt", CONFIG);
     cr_expect(c.code == 3 && strstr(c.err, "the configuration must be an object"), "%s", c.err);
     write_file("ds.json", "{\"a\":", 5);
     FILE *file = fopen("ds.json", "a");
@@ -242,6 +248,18 @@ Test(deepspeed, what_is_wrong_in_a_file_is_named_with_its_line) {
     c = RUN("train", "text.txt", "--deepspeed-config", ".");
     cr_expect(c.code == 3 && strstr(c.err, ".: Is a directory"), "%s", c.err);
     cr_expect(access("text.run", F_OK) != 0);
+}
+
+// A dot in a key leads nowhere, and the empty key is not the whole text.
+Test(deepspeed, keys_that_look_like_paths_are_other_keys) {
+    write_text("text.txt", 2000);
+    write_config("{\"fp16.enabled\": true, \"\": {\"fp16\": {\"enabled\": true}}, \"a\": {\"\": 1}}");
+    child c = RUN("train", "text.txt", SMALL, "--steps", "4", CONFIG);
+    cr_expect(c.code == 0 && strstr(c.err, "note: ds.json: ignored: fp16\\u002eenabled, , a\n"), "%s", c.err);
+    expect_start((expectation[]){{"precision", "\"fp32\""}, {0}});
+    write_config("{\"fp16\": {\"\": 1}}");
+    c = RUN("train", "text.txt", SMALL, CONFIG);
+    cr_expect(c.code == 3 && strstr(c.err, "line 1: fp16. is no key that halfstep knows"), "%s", c.err);
 }
 
 Test(deepspeed, a_file_and_the_command_line_that_say_the_same_exclude_each_other) {

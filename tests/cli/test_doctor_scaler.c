@@ -43,9 +43,11 @@ Test(doctor_scaler, says_what_each_step_does) {
                             "    5  N          512  kept 512\n"),
               "%s", c.out);
     child none = RUN("doctor", "scaler", "--profile", "none", "--pattern", "NOO");
-    cr_expect(strstr(none.out, "    2  O            1  training diverged at step 2: the gradient of a parameter is not "
-                               "finite at loss scale 1, from where it is not lowered\n\n"),
-              "%s", none.out);
+    cr_expect(
+        strstr(none.out,
+               "    2  O            1  training diverged at the scaler's update 2: the gradient of a parameter is not "
+               "finite at loss scale 1, from where it is not lowered\n\n"),
+        "%s", none.out);
 }
 
 // Each profile by the name that the library has for it.

@@ -217,6 +217,7 @@ Test(precision, too_many_skipped_steps_end_the_run) {
     cr_expect(c.code == 4 && strstr(c.err, "is not finite at loss scale 1.0") &&
                   strstr(c.err, "the last of 5 steps skipped in a row; nothing was saved"),
               "%d %s", c.code, c.err);
+    cr_expect(strstr(c.err, "step 0/50 0% | lr ") && !strstr(c.err, "|g|"), "a norm that is none: %s", c.err);
     char *log = read_file("text.run/log.jsonl", NULL);
     expect_value(log, "end", "result", "diverged");
     cr_expect_eq(count(log, "\"scaler\":\"kept 1.0"), 4, "the fifth is the error: %s", log);

@@ -251,6 +251,12 @@ Test(scaling_buffers, misuse_is_an_error_not_a_crash) {
     cr_expect_eq(hst_clip_gradients(NULL, 1, NULL), HST_CLIP_FAILED);
     cr_expect_eq(hst_scaled_step(scaler, NULL, 1, 1), HST_STEP_FAILED);
     cr_expect_eq(hst_get_status(ctx), HST_OK);
+    hst_optimizer *adam = hst_optimizer_new(list, NULL);
+    cr_expect_eq(hst_scaled_step(scaler, adam, 1, NAN), HST_STEP_FAILED);
+    expect_error(HST_ERROR_VALUE, "rate 1 and factor nan; both must be finite");
+    cr_expect_eq(hst_scaled_step(scaler, adam, INFINITY, 1), HST_STEP_FAILED);
+    expect_error(HST_ERROR_VALUE, "both must be finite");
+    hst_optimizer_free(adam);
     static const char *const names[] = {"stepped", "overflow", "nan_loss", "no_gradients", "failed"};
     for (int i = 0; i < 5; i++) cr_expect_str_eq(hst_step_result_name((hst_step_result)i), names[i]);
     cr_expect_null(hst_step_result_name((hst_step_result)5));

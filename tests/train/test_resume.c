@@ -187,6 +187,17 @@ Test(resume, an_optimizer_that_is_not_known_is_refused) {
     cr_expect(strstr(hst_error(ctx), "schedule is `sinecu`"), "%s", hst_error(ctx));
 }
 
+Test(resume, more_skips_than_there_can_be_are_refused) {
+    hst_trainer *t = fresh(0);
+    hst_trainer_run(t, folder, NULL, NULL);
+    hst_trainer_free(t);
+    replace_in("last.safetensors", "scaler_skipped\\\":0,\\\"consecutive_skips\\\":0,\\\"skipped\\\":0,",
+               "skipped\\\":9223372036854775807                           ,");
+    cr_expect_null(hst_trainer_resume(ctx, in_folder("last.safetensors"), text, held_out));
+    cr_expect(hst_get_status(ctx) == HST_ERROR_FORMAT && strstr(hst_error(ctx), "9223372036854775807 skipped steps"),
+              "%s", hst_error(ctx));
+}
+
 Test(resume, what_cannot_go_on_is_refused) {
     hst_trainer *t = fresh(0);
     hst_trainer_run(t, folder, NULL, NULL);

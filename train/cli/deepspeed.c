@@ -102,7 +102,7 @@ static bool refuse_value(deepspeed *file, const json_value *value, const char *f
 static bool refuse_value(deepspeed *file, const json_value *value, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    refuse_at(file, value->line, *value->path ? value->path : "the configuration", format, arguments);
+    refuse_at(file, value->line, value->depth ? value->path : "the configuration", format, arguments);
     va_end(arguments);
     return false;
 }
@@ -184,7 +184,7 @@ static bool visit(const json_value *value, void *user) {
     int i = find_key(value->path);
     bool betas = !strcmp(value->path, "optimizer.params.betas");
     if (i >= 0) return take_value(file, i, value);
-    if (!*value->path || is_section(value->path))
+    if (!value->depth || is_section(value->path))
         return value->kind == (betas ? '[' : '{') ||
                refuse_value(file, value, "must be %s", betas ? "an array of two numbers" : "an object");
     char first[64];
@@ -203,13 +203,15 @@ static char *read_text(const char *path) {
     FILE *in = fopen(path, "re");
     char *text = in ? malloc(MAX_SIZE + 1) : NULL;
     size_t size = text ? fread(text, 1, MAX_SIZE + 1, in) : 0;
-    bool failed = !text || ferror(in);
+    bool failed = !text || ferror(in), binary = !failed && memchr(text, '\0', size);
     if (failed)
         cli_error("%s: %s", path, strerror(errno));
     else if (size > MAX_SIZE)
         cli_error("%s: is larger than a megabyte, so no configuration of DeepSpeed's", path);
+    else if (binary)
+        cli_error("%s: a byte in it is 0, which no JSON has", path);
     if (in) fclose(in);
-    if (!failed && size <= MAX_SIZE) {
+    if (!failed && size <= MAX_SIZE && !binary) {
         text[size] = '\0';
         return text;
     }

@@ -75,6 +75,14 @@ static bool set_first_scale(deepspeed *file) {
     return set(file, "fp16.initial_scale_power", "init-scale", "%.17g", scale);
 }
 
+static bool set_least_scale(deepspeed *file) {
+    double first = file->options->train.init_scale;
+    if (first > 0 && file->min_loss_scale > first && has(file, "fp16.min_loss_scale"))
+        return deepspeed_refuse(file, "fp16.min_loss_scale", "%.9g is above the first scale, %.9g",
+                                file->min_loss_scale, first);
+    return set(file, "fp16.min_loss_scale", "min-scale", "%.17g", file->min_loss_scale);
+}
+
 // DeepSpeed's scaler without ZeRO has no hysteresis, whatever the file says.
 static bool set_hysteresis(deepspeed *file) {
     if (file->options->train.scaler == HST_SCALER_DEEPSPEED_FUSED || !has(file, "fp16.hysteresis")) return true;
@@ -90,7 +98,7 @@ static bool set_scaler(deepspeed *file) {
             set(file, "fp16.loss_scale_window", "growth-interval", "%" PRId64, file->window)) &&
            set_hysteresis(file) &&
            set_flag(file, "fp16.consecutive_hysteresis", "consecutive-hysteresis", consecutive) &&
-           set(file, "fp16.min_loss_scale", "min-scale", "%.17g", file->min_loss_scale);
+           set_least_scale(file);
 }
 
 static bool set_precision(deepspeed *file) {

@@ -50,7 +50,8 @@ double json_number(json_part value);              // NaN for what is no finite n
 // ---- json_walk.c: a configuration, with objects in objects ----
 
 typedef struct json_value {
-    const char *path; // "optimizer.params.betas.0"; "" for the whole text's value
+    const char *path; // "optimizer.params.betas.0", with \u002e for a dot in a key
+    int depth;        // how many objects and arrays it is in; 0: it is the whole text's value
     char kind;        // '{', '[', '"', '0' (a number), 'b' (true or false), 'n' (null)
     json_part part;   // of all but '{' and '['
     int line;         // where it starts, from 1

@@ -87,15 +87,27 @@ static bool take_word(walker *w, json_part *part) {
 
 static bool take_value(walker *w);
 
+// Appends a key to the path. A dot in it is written as JSON's \u002e, so that those of the path are between keys.
+static bool append(walker *w, size_t length, json_part key) {
+    static const char dot[] = "\\u002e";
+    for (size_t i = 0; i < key.length; i++) {
+        bool escaped = key.text[i] == '.';
+        size_t taken = escaped ? sizeof dot - 1 : 1;
+        if (length + taken >= sizeof w->path) return fail(w, "this key is too long");
+        memcpy(w->path + length, escaped ? dot : key.text + i, taken);
+        length += taken;
+    }
+    w->path[length] = '\0';
+    return true;
+}
+
 // The path grows by a member's key or an element's number.
 static bool take_name(walker *w, char open, size_t length, int number) {
-    json_part key = {.text = ""};
+    char digits[16];
+    json_part key = {.text = digits, .length = (size_t)snprintf(digits, sizeof digits, "%d", number)};
     if (open == '{' && !take_string(w, &key)) return false;
-    const char *dot = length ? "." : "";
-    size_t room = sizeof w->path - length;
-    int taken = open == '{' ? snprintf(w->path + length, room, "%s%.*s", dot, (int)key.length, key.text)
-                            : snprintf(w->path + length, room, "%s%d", dot, number);
-    if ((size_t)taken >= room) return fail(w, "this key is too long");
+    if (w->depth > 1 && length + 1 < sizeof w->path) w->path[length++] = '.';
+    if (!append(w, length, key)) return false;
     skip_blanks(w);
     if (open == '[') return true;
     if (*w->at != ':') return fail(w, "a colon is expected after a key");
@@ -125,7 +137,7 @@ static bool take_members(walker *w, char open) {
 
 static bool take_value(walker *w) {
     skip_blanks(w);
-    json_value value = {.path = w->path, .kind = *w->at, .line = line_at(w)};
+    json_value value = {.path = w->path, .depth = w->depth, .kind = *w->at, .line = line_at(w)};
     if (value.kind == '{' || value.kind == '[') return w->visit(&value, w->user) && take_members(w, value.kind);
     bool word = isalpha((unsigned char)value.kind);
     if (!(value.kind == '"' ? take_string(w, &value.part)
@@ -138,7 +150,8 @@ static bool take_value(walker *w) {
 
 bool json_walk(const char *text, bool (*visit)(const json_value *value, void *user), void *user, json_fault *fault) {
     walker w = {.at = text, .counted = text, .line = 1, .visit = visit, .user = user};
-    bool whole = take_value(&w);
+    bool marked = !strncmp(text, "\xEF\xBB\xBF", 3); // as some editors begin a file in UTF-8
+    bool whole = marked ? fail(&w, "a byte order mark is no JSON; save the text without it") : take_value(&w);
     skip_blanks(&w);
     if (whole && *w.at) whole = fail(&w, "nothing may follow the value");
     *fault = (json_fault){.line = line_at(&w), .what = w.fault};

@@ -56,7 +56,7 @@ static void format_fields(const cli_progress *progress, const hst_progress *now,
         snprintf(fields[LOSS], FIELD, "loss %.3f (bpc %.3f)", now->smooth_loss, now->smooth_loss / M_LN2);
     if (!isnan(now->validation)) snprintf(fields[VALIDATION], FIELD, "val %.3f", now->validation);
     format_rate(now->rate, fields[RATE]);
-    snprintf(fields[NORM], FIELD, "|g| %.2f", now->norm);
+    if (isfinite(now->norm)) snprintf(fields[NORM], FIELD, "|g| %.2f", now->norm); // else the step was skipped
     if (*now->scaler) snprintf(fields[SCALE], FIELD, "scale %.9g, %lld skipped", now->scale, (long long)now->skipped);
     if (!(now->tokens_per_second > 0)) return;
     format_speed(now->tokens_per_second, fields[SPEED]);

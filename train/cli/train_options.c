@@ -123,7 +123,7 @@ const cli_option cli_train_options[] = {
     {"growth-interval", 0, "N", CLI_INT64, AT(train.growth_interval), .low = 1, .high = 1e12,
      .standard = "the scaler's", .help = "after how many steps without an overflow it is raised"},
     {"hysteresis", 0, "N", CLI_INT64, AT(train.hysteresis), .low = 1, .high = 1e12, .standard = "the scaler's",
-     .help = "the how manieth overflow lowers it"},
+     .help = "how many overflows it takes to lower it"},
     {"consecutive-hysteresis", 0, NULL, CLI_FLAG, AT(train.consecutive_hysteresis),
      .help = "count overflows anew after each step without one, not only after growth"},
     {"min-scale", 0, "S", CLI_REAL, AT(train.min_scale), .low = 0, .high = FLT_MAX, .standard = "the scaler's",
