@@ -66,7 +66,7 @@ HST_API const char *hst_step_result_name(hst_step_result result);
 // step changes no weight, no state of the optimizer and not its count. The scaler is told of what was found; with
 // several optimizers each skips for its own gradients only, and one hst_scaler_update follows the steps of all.
 // Gradients written by hand are none; those of a plain hst_backward have scale 1, and an overflow among them is told to
-// `scaler`.
+// `scaler`. HST_ERROR_VALUE for a rate or factor that is not finite.
 HST_API hst_step_result hst_scaled_step(hst_scaler *scaler, hst_optimizer *optimizer, double rate, double factor);
 
 #ifdef __cplusplus

@@ -153,7 +153,7 @@ Test(scaler, overflows_in_a_row_end_in_an_error) {
     s = hst_scaler_new(ctx, &o);
     for (int i = 0; i < 63; i++) cr_assert_eq(update(s, 'O'), HST_OK);
     cr_expect_eq(update(s, 'O'), HST_ERROR_DIVERGED);
-    expect_error(HST_ERROR_DIVERGED, "step 64: the gradient of w is not finite at loss scale 7.10542736e-15, the last "
+    expect_error(HST_ERROR_DIVERGED, "update 64: the gradient of w is not finite at loss scale 7.10542736e-15, the last "
                                      "of 64 steps skipped in a row");
     hst_scaler_free(s);
 }
@@ -249,7 +249,7 @@ Test(scaler, a_loss_that_is_not_finite_lowers_nothing) {
     for (int i = 0; i < 63; i++) cr_assert_eq(update(s, 'L'), HST_OK);
     expect_words(s, "kept 65536, the loss is not finite");
     update(s, 'L');
-    expect_error(HST_ERROR_DIVERGED, "step 64: the loss is not finite at loss scale 65536, the last of 64 steps");
+    expect_error(HST_ERROR_DIVERGED, "update 64: the loss is not finite at loss scale 65536, the last of 64 steps");
     hst_scaler_free(s);
 }
 

@@ -303,7 +303,7 @@ Test(scaling, too_many_overflows_end_in_an_error_that_names_the_tensor) {
     backward(s, list, w, TOO_STEEP);
     cr_expect_eq(hst_scaled_step(s, sgd, 1, 1), HST_SKIPPED_OVERFLOW);
     cr_expect_eq(hst_scaler_update(s), HST_ERROR_DIVERGED);
-    expect_error(HST_ERROR_DIVERGED, "step 4: the gradient of layers.1.weight is not finite at loss scale 16384, the "
+    expect_error(HST_ERROR_DIVERGED, "update 4: the gradient of layers.1.weight is not finite at loss scale 16384, the "
                                      "last of 3 steps skipped in a row");
     hst_scaler_free(s);
     s = scaler_of(HST_SCALER_NONE, 1);
