@@ -2,16 +2,19 @@
 #include <string.h>
 #include "amp/amp.h"
 
+#define REGION(type, list)                                                                                             \
+    { .dtype = HST_##type, .ops = HST_LIST_##list }
+
 static const hst_precision presets[] = {
-    [HST_FP32] = {"fp32"},
-    [HST_AMP_FP16] = {"amp-fp16", .region = {HST_F16}, .scaler = HST_SCALER_TORCH},
-    [HST_AMP_BF16] = {"amp-bf16", .region = {HST_BF16}},
-    [HST_APEX_O1] = {"apex-O1", .region = {HST_F16, HST_LIST_APEX_O1}, .scaler = HST_SCALER_APEX},
-    [HST_APEX_O2] = {"apex-O2", .parameters = HST_F16, .scaler = HST_SCALER_APEX},
-    [HST_APEX_O3] = {"apex-O3", .parameters = HST_F16, .no_master = true, .scaler = HST_SCALER_STATIC},
-    [HST_DEEPSPEED_FP16] = {"deepspeed-fp16", .parameters = HST_F16, .scaler = HST_SCALER_DEEPSPEED_ZERO},
-    [HST_DEEPSPEED_BF16] = {"deepspeed-bf16", .parameters = HST_BF16},
-    [HST_MXNET_AMP] = {"mxnet-amp", .region = {HST_F16, HST_LIST_MXNET_FP16}, .scaler = HST_SCALER_MXNET},
+    [HST_FP32] = {.name = "fp32"},
+    [HST_AMP_FP16] = {.name = "amp-fp16", .region = REGION(F16, HALFSTEP), .scaler = HST_SCALER_TORCH},
+    [HST_AMP_BF16] = {.name = "amp-bf16", .region = REGION(BF16, HALFSTEP)},
+    [HST_APEX_O1] = {.name = "apex-O1", .region = REGION(F16, APEX_O1), .scaler = HST_SCALER_APEX},
+    [HST_APEX_O2] = {.name = "apex-O2", .parameters = HST_F16, .scaler = HST_SCALER_APEX},
+    [HST_APEX_O3] = {.name = "apex-O3", .parameters = HST_F16, .no_master = true, .scaler = HST_SCALER_STATIC},
+    [HST_DEEPSPEED_FP16] = {.name = "deepspeed-fp16", .parameters = HST_F16, .scaler = HST_SCALER_DEEPSPEED_ZERO},
+    [HST_DEEPSPEED_BF16] = {.name = "deepspeed-bf16", .parameters = HST_BF16},
+    [HST_MXNET_AMP] = {.name = "mxnet-amp", .region = REGION(F16, MXNET_FP16), .scaler = HST_SCALER_MXNET},
 };
 
 const hst_precision *hst_precision_of(hst_precision_kind kind) {
