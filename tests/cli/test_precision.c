@@ -128,8 +128,8 @@ Test(precision, what_makes_no_sense_is_refused) {
     };
     write_text("text.txt", 2000);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const char *arguments[16] = {"train", "text.txt", TINY};
-        memcpy(arguments + 10, cases[i].arguments, 6 * sizeof *arguments);
+        const char *arguments[20] = {"train", "text.txt", TINY}; // the rest is NULL
+        memcpy(arguments + 10, cases[i].arguments, sizeof cases[i].arguments);
         child c = child_run(NULL, NULL, arguments);
         cr_expect_eq(c.code, 2, "case %zu: %d %s", i, c.code, c.err);
         cr_expect(!strncmp(c.err, "halfstep: error: ", 17) && strstr(c.err, cases[i].words) &&
