@@ -30,7 +30,7 @@ enum { MR = VL - 2 };
 #else
 enum { MR = VL };
 #endif
-enum { NV = 2, NR = NV * VL, KC = 256, MC = 32 * MR, SLAB_FLOATS = 1 << 22, STRIP = 32, LINE = 16 };
+enum { NV = 2, NR = NV * VL, KC = 256, MC = 32 * MR, SLAB_FLOATS = 1 << 21, STRIP = 32, LINE = 16 };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t round_up(int64_t n, int64_t to) { return divide_up(n, to) * to; }
