@@ -23,16 +23,10 @@ struct hst_regions {
 
 static bool is_mxnet(hst_op_list ops) { return ops == HST_LIST_MXNET_FP16 || ops == HST_LIST_MXNET_BF16; }
 
-static int place_of(const hst_op *op) {
-    for (int i = 0; i < hst_op_count; i++)
-        if (hst_op_table[i] == op) return i;
-    return -1;
-}
-
 static hst_cast_class class_in(const region *r, const hst_op *op) {
-    int place = place_of(op);
+    int place = hst_op_place(op);
     if (place < 0) return HST_CAST_NONE; // an application's: it has rules of its own
-    return r->overrides[place] != NO_OVERRIDE ? (hst_cast_class)r->overrides[place] : hst_cast_class_of(op, r->ops);
+    return r->overrides[place] != NO_OVERRIDE ? (hst_cast_class)r->overrides[place] : hst_cast_class_at(place, r->ops);
 }
 
 // The first argument of a dtype, or -1.

@@ -75,12 +75,6 @@ static void name_result(char name[HST_MAX_LABEL], const char *label, const char 
 
 // ---- forward ----
 
-static bool is_ours(const hst_op *op) {
-    for (int i = 0; i < hst_op_count; i++)
-        if (hst_op_table[i] == op) return true;
-    return false; // one of the application's own, whose functions are not called more often than it expects
-}
-
 static bool forward_again(const hst_call *call, int way, hst_tensor *out[HST_MAX_OUTPUTS]) {
     hst_context *ctx = call->ctx;
     hst_call again = *call;
@@ -101,7 +95,7 @@ static bool forward_again(const hst_call *call, int way, hst_tensor *out[HST_MAX
 bool hst_sums_forward(hst_numerics *n, const hst_call *call, const char *label) {
     char terms[HST_MAX_LABEL], name[HST_MAX_LABEL], kind;
     bool any = false;
-    if (!is_ours(call->op)) return true;
+    if (hst_op_place(call->op) < 0) return true; // the application's functions are called as often as it expects
     for (int o = 0; o < HST_MAX_OUTPUTS; o++)
         any |= call->out[o] && find_sums(call->op->name, "", call->op->outputs[o], terms, &kind);
     if (!any) return true;
@@ -209,7 +203,7 @@ bool hst_sums_backward(hst_numerics *n, const hst_call *call, const hst_node *no
                                        "dy of a result used several times", name))
             return false;
     }
-    if (!is_ours(op)) return skip(n, node, dx), true;
+    if (hst_op_place(op) < 0) return skip(n, node, dx), true;
     if (!backward_again(call, node, dy, dx, FP32, into[FP32])) return false;
     bool any = false;
     for (int k = 0; k < HST_MAX_INPUTS; k++) {

@@ -11,11 +11,13 @@ const int hst_op_count = sizeof hst_op_table / sizeof *hst_op_table;
     {HST_CAST_##a, HST_CAST_##b, HST_CAST_##c, HST_CAST_##d, HST_CAST_##e, HST_CAST_##f},
 static const unsigned char classes[][HST_OP_LISTS] = {HST_OPS(CLASSES)};
 
-hst_cast_class hst_cast_class_of(const hst_op *op, hst_op_list list) {
-    int i = 0;
-    while (i < hst_op_count && hst_op_table[i] != op) i++;
-    return i < hst_op_count ? (hst_cast_class)classes[i][list] : HST_CAST_NONE;
+int hst_op_place(const hst_op *op) {
+    for (int i = 0; i < hst_op_count; i++)
+        if (hst_op_table[i] == op) return i;
+    return -1;
 }
+
+hst_cast_class hst_cast_class_at(int place, hst_op_list list) { return (hst_cast_class)classes[place][list]; }
 
 static const char *const lists[] = {
     [HST_LIST_HALFSTEP] = "halfstep",     [HST_LIST_TORCH_CUDA] = "torch_cuda", [HST_LIST_TORCH_CPU] = "torch_cpu",

@@ -61,7 +61,8 @@ HST_OPS(HST_OP_DECLARATION)
 extern const hst_op *const hst_op_table[];
 extern const int hst_op_count;
 
-// The class of an operation of the table in a list.
-hst_cast_class hst_cast_class_of(const hst_op *op, hst_op_list list);
+// Where an operation stands in the table, -1 for an application's; and the class that a list has for a place.
+int hst_op_place(const hst_op *op);
+hst_cast_class hst_cast_class_at(int place, hst_op_list list);
 
 #endif

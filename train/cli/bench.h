@@ -19,6 +19,12 @@ enum { BENCH_MAX_RUNS = 1000 };
 
 double bench_now(void); // seconds
 
+// The next of a row of numbers in [0, 1) that is the same in each run; it begins with *state = 1.
+static inline double bench_draw(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(*state >> 11) * 0x1p-53;
+}
+
 // A copy of memory, in pieces of so many bytes. The C library goes past the caches with large ones: a piece of all the
 // bytes is the fastest copy, pieces of BENCH_PLAIN are made of ordinary stores.
 typedef struct bench_copy {

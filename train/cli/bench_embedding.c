@@ -15,8 +15,7 @@ static bool draw_tokens(int64_t *ids, int64_t count, int64_t vocabulary) {
     if (!cumulative) return false;
     for (int64_t r = 0; r < vocabulary; r++) cumulative[r] = sum += 1 / (double)(r + 1);
     for (int64_t i = 0; i < count; i++) {
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        double u = (double)(state >> 11) * 0x1p-53 * sum;
+        double u = bench_draw(&state) * sum;
         int64_t low = 0, high = vocabulary - 1;
         while (low < high) {
             int64_t middle = (low + high) / 2;
