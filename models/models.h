@@ -144,6 +144,11 @@ HST_API hst_parameters *hst_lm_parameters(const hst_lm *model); // owned by the 
 HST_API hst_tensor *hst_lm_forward(const hst_lm *model, hst_tensor *ids, hst_tensor *c0, bool training,
                                    hst_tensor **c_last);
 
+// The mean loss in nats, f32: hst_cross_entropy(hst_lm_forward(...), targets), to the same bits, but never with all
+// logits at once (hst_linear_cross_entropy). targets (L, B).
+HST_API hst_tensor *hst_lm_loss(const hst_lm *model, hst_tensor *ids, hst_tensor *targets, hst_tensor *c0,
+                                bool training, hst_tensor **c_last);
+
 // What the symbols stand for, a text that data/data.h's tokenizers make and read; NULL: bytes. It is copied, and
 // travels in the model's file.
 HST_API hst_status hst_lm_set_tokenizer(hst_lm *model, const char *text);

@@ -125,17 +125,26 @@ hst_tensor *hst_norm_for_product(hst_tensor *x, hst_tensor *gain, hst_tensor *bi
                             : hst_layer_norm_as(x, gain, bias, HST_NORM_EPS, dtype);
 }
 
-// Residual first: the skip term goes around norm and dropout, which only the transform sees.
-static hst_tensor *layer_forward(const hst_sru *sru, int i, hst_tensor *x, hst_tensor *c0, hst_tensor *pad,
-                                 bool training, hst_tensor *c_last) {
+// U of layer i from its input, row by row: norm, dropout of its own, product.
+static hst_tensor *product_of(const hst_sru *sru, int i, hst_tensor *x, bool training, hst_tensor **v) {
     const hst_sru_config *config = &sru->config;
     const hst_sru_layer *layer = &sru->layers[i];
-    bool before = config->layer_norm && !config->normalize_after, after = config->layer_norm && !before;
+    if (config->layer_norm && !config->normalize_after)
+        x = hst_norm_for_product(x, layer->norm_gain, layer->norm_bias, &hst_op_matmul);
+    if (training) x = hst_variational_dropout(x, config->rnn_dropout);
+    return transform(sru, i, x, v);
+}
+
+// Residual first: the skip term goes around norm and dropout, which only the transform sees.
+static hst_tensor *layer_forward(const hst_sru *sru, int i, hst_tensor *x, const hst_sru_symbols *symbols,
+                                 hst_tensor *c0, hst_tensor *pad, bool training, hst_tensor *c_last) {
+    const hst_sru_config *config = &sru->config;
+    const hst_sru_layer *layer = &sru->layers[i];
     double dropout = training && i + 1 < config->layers ? config->dropout : 0;
     hst_scope_begin(sru->ctx);
-    hst_tensor *n = before ? hst_norm_for_product(x, layer->norm_gain, layer->norm_bias, &hst_op_matmul) : x;
-    if (training) n = hst_variational_dropout(n, config->rnn_dropout);
-    hst_tensor *v, *u = transform(sru, i, n, &v), *mask = NULL, *c = NULL;
+    hst_tensor *v, *mask = NULL, *c = NULL;
+    hst_tensor *u = symbols ? hst_embedding(product_of(sru, i, symbols->table, training, &v), symbols->ids)
+                            : product_of(sru, i, x, training, &v);
     if (u && dropout > 0)
         mask = hst_dropout(hst_full(sru->ctx, HST_F32, HST_SHAPE(u->shape[1], layer->sizes.out), 1), dropout);
     hst_recurrence options = {.k = layer->sizes.k,
@@ -145,7 +154,8 @@ static hst_tensor *layer_forward(const hst_sru *sru, int i, hst_tensor *x, hst_t
     hst_tensor *skip = layer->sizes.k == 3 && config->has_skip_term ? x : NULL;
     hst_tensor *h =
         hst_sru_recurrence(u, skip, layer->weight_c, v, layer->bias, state_of(c0, i), mask, pad, options, &c);
-    if (after) h = hst_layer_norm(h, layer->norm_gain, layer->norm_bias, HST_NORM_EPS);
+    if (config->layer_norm && config->normalize_after)
+        h = hst_layer_norm(h, layer->norm_gain, layer->norm_bias, HST_NORM_EPS);
     if (h && c_last) hst_copy_tensor(state_of(c_last, i), c, false);
     return hst_scope_end(sru->ctx, h);
 }
@@ -177,10 +187,9 @@ static bool check_forward(const hst_sru *sru, const hst_tensor *x, const hst_ten
     return false;
 }
 
-hst_tensor *hst_sru_forward(const hst_sru *sru, hst_tensor *x, hst_tensor *c0, hst_tensor *pad, bool training,
-                            hst_tensor **c_last) {
-    if (c_last) *c_last = NULL;
-    if (!sru || !x || sru->ctx->status != HST_OK) return NULL;
+// x, which is looked up in symbols->table where that is given.
+static hst_tensor *forward(const hst_sru *sru, hst_tensor *x, const hst_sru_symbols *symbols, hst_tensor *c0,
+                           hst_tensor *pad, bool training, hst_tensor **c_last) {
     const hst_sru_config *config = &sru->config;
     bool apart = config->nn_rnn_compatible_return && config->bidirectional;
     if (!check_forward(sru, x, c0, apart)) return NULL;
@@ -188,7 +197,31 @@ hst_tensor *hst_sru_forward(const hst_sru *sru, hst_tensor *x, hst_tensor *c0, h
     hst_tensor *c = NULL;
     if (c_last) c = hst_new(sru->ctx, HST_F32, HST_SHAPE(config->layers, x->shape[1], hst_sru_out(config)));
     if (sru->input_to_hidden) x = hst_matmul(x, hst_transpose(sru->input_to_hidden, 0, 1));
-    for (int i = 0; i < config->layers && x; i++) x = layer_forward(sru, i, x, c0, pad, training, c);
+    for (int i = 0; i < config->layers && x; i++)
+        x = layer_forward(sru, i, x, i == 0 ? symbols : NULL, c0, pad, training, c);
     if (c_last && x) *c_last = apart ? states_apart(c, config->hidden) : c;
     return x;
+}
+
+hst_tensor *hst_sru_forward(const hst_sru *sru, hst_tensor *x, hst_tensor *c0, hst_tensor *pad, bool training,
+                            hst_tensor **c_last) {
+    if (c_last) *c_last = NULL;
+    if (!sru || !x || sru->ctx->status != HST_OK) return NULL;
+    return forward(sru, x, NULL, c0, pad, training, c_last);
+}
+
+// The rows of a product are independent of each other, to the last bit, so it may come before the lookup. It may not
+// where each place of the text has a mask of its own, or where rows are not all that goes into U.
+bool hst_sru_multiplies_table(const hst_sru *sru, int64_t vocabulary, int64_t places, bool training) {
+    const hst_sru_config *config = &sru->config;
+    return vocabulary < places && !config->transform && !sru->input_to_hidden && !(training && config->rnn_dropout > 0);
+}
+
+hst_tensor *hst_sru_forward_symbols(const hst_sru *sru, const hst_sru_symbols *symbols, hst_tensor *c0, bool training,
+                                    hst_tensor **c_last) {
+    if (c_last) *c_last = NULL;
+    hst_tensor *x = hst_embedding(symbols->table, symbols->ids);
+    if (!x) return NULL;
+    bool first = hst_sru_multiplies_table(sru, symbols->table->shape[0], hst_count(symbols->ids), training);
+    return forward(sru, x, first ? symbols : NULL, c0, NULL, training, c_last);
 }

@@ -38,6 +38,16 @@ double hst_sru_scale(const hst_sru_config *config); // scale_x
 // Layer norm whose result is read by this product alone.
 hst_tensor *hst_norm_for_product(hst_tensor *x, hst_tensor *gain, hst_tensor *bias, const hst_op *product);
 
+// The stack's input as symbols: x is the rows of `table` (V, input) that ids (L, B) name. With fewer symbols than L B
+// the first layer's product is formed of the table, once for each symbol, and looked up like x. It has the same bits;
+// its gradient adds up dU by symbol first, and is then a product over V rows, not L B.
+typedef struct hst_sru_symbols {
+    hst_tensor *table, *ids;
+} hst_sru_symbols;
+bool hst_sru_multiplies_table(const hst_sru *sru, int64_t vocabulary, int64_t places, bool training);
+hst_tensor *hst_sru_forward_symbols(const hst_sru *sru, const hst_sru_symbols *symbols, hst_tensor *c0, bool training,
+                                    hst_tensor **c_last);
+
 // Makes the parameters of a new stack (sru_initial.c).
 void hst_sru_make_layer(hst_sru *sru, hst_parameters *list, int layer);
 void hst_sru_make_input(hst_sru *sru, hst_parameters *list);

@@ -125,6 +125,14 @@ HST_API hst_tensor *hst_log_softmax(hst_tensor *x, int axis);
 HST_API hst_tensor *hst_cross_entropy(hst_tensor *logits, hst_tensor *targets);
 HST_API hst_tensor *hst_token_losses(hst_tensor *logits, hst_tensor *targets);
 
+// hst_cross_entropy(hst_linear(x, w^T, bias), targets) without all its logits at once: a chunk of at most some 10
+// million of them, or of 256 rows, is formed at a time. x (..., K), w (V, K), one row a symbol, bias (V) or NULL,
+// float; targets
+// (...) u8, i32 or i64; f32. Loss and gradients are those of the two together (dx by way of x's dtype);
+// the logits have the dtype that hst_linear gives them. In f16 their gradients are formed 1024 times as large as they
+// are, which is safe for w up to 32.
+HST_API hst_tensor *hst_linear_cross_entropy(hst_tensor *x, hst_tensor *w, hst_tensor *bias, hst_tensor *targets);
+
 // Binary cross entropy in nats, one loss an element, f32 in every region: -(t log p + (1 - t) log(1 - p)), each
 // logarithm at least -100 as in PyTorch; and the same of p = s(x), s the logistic sigmoid, from the logits x. p, logits
 // (...) float; targets t (...) float, which get no gradient. NaN where p is outside [0, 1]. Since d loss / dp is

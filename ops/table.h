@@ -41,6 +41,8 @@
     X(softmax,        F32,     F32,     NONE,    F32,     NONE,    F32) \
     X(log_softmax,    F32,     F32,     NONE,    F32,     NONE,    F32) \
     X(token_losses,   F32,     F32,     F32,     F32,     NONE,    F32) \
+    X(linear_cross_entropy, \
+                      LOWER,   LOWER,   LOWER,   LOWER,   LOWER,   LOWER) \
     X(binary_cross_entropy, \
                       BANNED,  BANNED,  F32,     NONE,    NONE,    BANNED) \
     X(binary_cross_entropy_with_logits, \

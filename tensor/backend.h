@@ -299,6 +299,13 @@ typedef struct hst_nll_grad_args {
     hst_target dlogits;
 } hst_nll_grad_args;
 
+// How many rows of logits are formed at once where output layer and loss are one operation: some 10 million logits, and
+// a multiple of the terms that a product adds up in one go, so that the chunks do not change the order of a sum.
+static inline int64_t hst_loss_rows(int64_t vocabulary) {
+    int64_t chunks = (10 << 20) / vocabulary / 256;
+    return 256 * (chunks > 0 ? chunks : 1);
+}
+
 // loss[i] = -(t log x + (1 - t) log(1 - x)), each logarithm at least -100, of probabilities x and targets t; of logits
 // x max(x, 0) - x t + log(1 + exp(-|x|)).
 typedef struct hst_bce_args {

@@ -8,9 +8,12 @@
 //     embedding          R D                     * where parameters are shown in 16 bits
 //     each layer         R (D + 3 D + D)         * normalised input, U, h (not h with recurrence_f32 in a region), and
 //                                                the projection's R P; every 16th state c, in 4 bytes
-//     before the output  R D                     *, and again with dropout
-//     loss               2 R V                   * logits and their gradient
-//     backward           5 R D                   * the gradients of one layer, which are gone with the next
+//                        of the first layer V (D + 3 D) instead of R D, if V < R: that is the product of a table
+//     before the output  R D                     *, and again with dropout; and its gradient
+//     output layer       V D + V                 its gradient, in 4 bytes, as the loss leaves it
+//     the larger of
+//         loss           R V                     * logits, of the rows that are formed at once
+//         backward       5 R D                   * the gradients of one layer, which are gone with the next
 //
 // An evaluation, in chunks of one lane, holds a layer's x, U and h, and the logits: (5 D + V) a row *.
 #include <math.h>
@@ -29,8 +32,10 @@ double hst_train_memory(const hst_train_options *o, int64_t vocabulary) {
     double weights = v * d * (o->tied ? 1 : 2) + v + 2 * d + n * (matrices + 6 * d);
     double copies = (o->optimizer == HST_SGD ? 3 : 4) + (o->ema > 0), shadow = region || shown ? some : 0;
     double states = n * d * (double)o->batch * ceil((double)o->length / HST_SRU_SEGMENT);
-    double layers = n * ((4 * d + p) * some + d * h), output = (o->dropout > 0 ? 2 : 1) * d * some;
-    double training = rows * (d * x + layers + output + (2 * v + 5 * d) * some) + states * wide;
+    double first = v < rows ? (4 * v - rows) * d * some : 0, output = (o->dropout > 0 ? 3 : 2) * d * some;
+    double layers = rows * (d * x + n * ((4 * d + p) * some + d * h) + output) + first + states * wide;
+    double logits = fmin(rows, (double)hst_loss_rows(vocabulary)) * v;
+    double training = layers + (v * d + v) * wide + fmax(logits, 5 * rows * d) * some;
     double evaluation = HST_EVALUATED_CHUNK * (5 * d + v) * some;
     return weights * (copies * wide + shadow) + fmax(training, evaluation);
 }

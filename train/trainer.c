@@ -203,7 +203,7 @@ static bool check_finite(hst_trainer *t) {
 static void forward_backward(hst_trainer *t, bool first) {
     hst_parameters *list = t->model->parameters;
     hst_precision_begin(t);
-    hst_tensor *c, *loss = hst_cross_entropy(hst_lm_forward(t->model, t->ids, t->carried, true, &c), t->targets);
+    hst_tensor *c, *loss = hst_lm_loss(t->model, t->ids, t->targets, t->carried, true, &c);
     hst_precision_end(t);
     hst_request_gradients(list, first ? HST_WRITE : HST_ADD);
     if (!loss || hst_scaled_backward(t->scaler, 1, &list, loss) != HST_OK) return;

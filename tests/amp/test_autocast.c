@@ -45,6 +45,7 @@ DRIVER(max, hst_max(x))
 DRIVER(softmax, hst_softmax(x, -1))
 DRIVER(log_softmax, hst_log_softmax(x, -1))
 DRIVER(token_losses, hst_token_losses(x, ids()))
+DRIVER(linear_cross_entropy, hst_linear_cross_entropy(x, w, NULL, ids()))
 DRIVER(binary_cross_entropy, hst_binary_cross_entropy(hst_scale(x, 0.5), part(w))) // p = x / 2, exactly, is below 1
 DRIVER(binary_cross_entropy_with_logits, hst_binary_cross_entropy_with_logits(x, part(w)))
 DRIVER(reshape, hst_reshape(x, HST_SHAPE(24)))
@@ -91,6 +92,7 @@ static const struct {
     ROW(softmax, "FFKFKF"),
     ROW(log_softmax, "FFKFKF"),
     ROW(token_losses, "FFFFKF"),
+    ROW(linear_cross_entropy, "LLLLLL"),
     ROW(binary_cross_entropy, "BBFKKB"),
     ROW(binary_cross_entropy_with_logits, "FFFKKF"),
     ROW(reshape, "KKKKKK"),

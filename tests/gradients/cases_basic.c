@@ -45,6 +45,10 @@ static hst_tensor *token_losses(hst_context *ctx, hst_tensor *const *x, void *us
 static hst_tensor *cross_entropy(hst_context *ctx, hst_tensor *const *x, void *user) {
     return (void)user, hst_cross_entropy(x[0], with_ids(ctx, 2, (int64_t[]){3, 2}, 5));
 }
+static hst_tensor *linear_cross_entropy(hst_context *ctx, hst_tensor *const *x, void *user) {
+    const gradient_case *c = user;
+    return hst_linear_cross_entropy(x[0], x[1], c->option ? x[2] : NULL, with_ids(ctx, 2, (int64_t[]){3, 2}, 5));
+}
 static hst_tensor *reshape(hst_context *ctx, hst_tensor *const *x, void *user) {
     return (void)ctx, (void)user, hst_reshape(x[0], 2, (int64_t[]){-1, 4});
 }
@@ -76,6 +80,8 @@ const gradient_case cases_basic[] = {
     {"cast", "a strided view", cast, {X34}, 0},
     {"token_losses", "rows", token_losses, {{3, {3, 2, 5}}}, 0},
     {"token_losses", "mean", cross_entropy, {{3, {3, 2, 5}}}, 0},
+    {"linear_cross_entropy", "bias", linear_cross_entropy, {{3, {3, 2, 4}}, {2, {5, 4}}, {1, {5}}}, 1},
+    {"linear_cross_entropy", "no bias", linear_cross_entropy, {{3, {3, 2, 4}}, {2, {5, 4}}}, 0},
     {"reshape", "-1", reshape, {{3, {2, 2, 4}}}, 0},
     {"slice", "overlapping", slice, {X34}, 0},
     {"transpose", "first and last", transpose, {{3, {2, 3, 4}}}, 0},
