@@ -40,7 +40,7 @@ static int64_t round_up(int64_t n, int64_t to) { return divide_up(n, to) * to; }
 INLINE void micro(int rows, int nv, int64_t terms, const float *a, const float *b, float *c, int64_t c_row, bool more) {
     vf acc[MR][NV], bk[NV];
     UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] = splat(0);
-    for (int64_t k = 0; k < terms; k++, a += MR, b += NR) {
+    UNROLL_4 for (int64_t k = 0; k < terms; k++, a += MR, b += NR) {
         UNROLL for (int j = 0; j < nv; j++) bk[j] = load(b + j * VL, HST_F32);
         UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] =
             multiply_add(splat(a[i]), bk[j], acc[i][j]);

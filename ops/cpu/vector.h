@@ -35,8 +35,10 @@ typedef double vd __attribute__((vector_size(VL * 4)));   // VL / 2 of them
 // Before a loop of few constant rounds over an array of vectors, which then lives in registers. Clang unrolls unasked.
 #ifdef __clang__
 #define UNROLL
+#define UNROLL_4
 #else
 #define UNROLL _Pragma("GCC unroll 16")
+#define UNROLL_4 _Pragma("GCC unroll 4") // four rounds of a longer loop at a time
 #endif
 
 INLINE vf splat(float x) { return x - (vf){0}; } // not x + 0, which would lose the sign of -0
