@@ -9,7 +9,8 @@ struct hst_lm {
     hst_lm_config config;
     hst_parameters *parameters;
     hst_sru *sru;
-    char *tokenizer;                                                      // NULL: symbols are bytes
+    hst_dtype stored; // of the matrices in the file that it was read from, f16 or bf16; else f32
+    char *tokenizer;  // NULL: symbols are bytes
     hst_tensor *embedding, *norm_gain, *norm_bias, *output, *output_bias; // output is embedding when tied
 };
 

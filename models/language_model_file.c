@@ -169,10 +169,27 @@ static bool check_rest(const hst_lm *m, const char *path, const hst_safetensors 
     return true;
 }
 
+static hst_dtype stored_dtype(const hst_safetensors *file, const char *prefix) {
+    const hst_entry *first = NULL;
+    for (int i = 0; i < hst_safetensors_count(file); i++) {
+        const hst_entry *e = hst_safetensors_entry(file, i);
+        if (e->rank != 2 || !is_name(prefix, e->name)) continue;
+        if (first && e->dtype != first->dtype) return HST_F32;
+        first = e;
+    }
+    return first && first->dtype != HST_F64 ? first->dtype : HST_F32;
+}
+
+hst_dtype hst_lm_stored_dtype(const hst_lm *m) {
+    if (!m) return HST_F32;
+    return m->stored;
+}
+
 static bool read(hst_lm *m, const char *path, const hst_safetensors *file, const char *prefix, int version) {
     char name[HST_MAX_NAME];
     outer tensors[OUTER];
     outer_tensors(m, tensors);
+    m->stored = stored_dtype(file, prefix);
     for (int i = 0; i < OUTER; i++) {
         hst_tensor *t = tensors[i].value;
         if (t && !hst_entry_load(m->ctx, path, file, joined(name, prefix, tensors[i].name), t, t)) return false;

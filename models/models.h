@@ -154,6 +154,9 @@ HST_API hst_tensor *hst_lm_loss(const hst_lm *model, hst_tensor *ids, hst_tensor
 HST_API hst_status hst_lm_set_tokenizer(hst_lm *model, const char *text);
 HST_API const char *hst_lm_tokenizer(const hst_lm *model);
 
+// The dtype in which the file that the model was read from had all its matrices, f16 or bf16; else HST_F32.
+HST_API hst_dtype hst_lm_stored_dtype(const hst_lm *model);
+
 // A model's file: as a stack's, above. hst_lm_load takes files with a halfstep.config. hst_lm_import takes a state_dict
 // from Python too, with these names behind any prefix (NULL: it is found) and `assumed` as above; a language model
 // reads forwards only, so assumed->bidirectional is an error. So is a prefix for a file with a halfstep.config, whose
@@ -204,10 +207,12 @@ typedef struct hst_sampling {
     int64_t top_k;      // only the k most likely (0: all)
     double top_p;       // only the most likely that together have this probability (1: all)
     uint64_t seed;
+    hst_dtype weights; // products read the weights in f16 or bf16, rounded once: half as many bytes, which is what
+                       // takes the time; HST_F32: as they are
 } hst_sampling;
 
 static inline hst_sampling hst_sampling_defaults(void) {
-    hst_sampling s = {0.8, 0, 1.0, 1};
+    hst_sampling s = {0.8, 0, 1.0, 1, HST_F32};
     return s;
 }
 

@@ -341,6 +341,17 @@ static void dead_output(void) {
     signal(SIGPIPE, SIG_IGN); // as a parent in Python leaves it
 }
 
+// A file of 16-bit weights is read as what it is; what its weights are rounded to anyhow changes nothing.
+Test(cli_runs, generate_reads_weights_as_they_are_stored) {
+    train_tiny();
+    RUN("convert", "text.run", "-o", "half.safetensors", "--dtype", "f16");
+    child stored = RUN("generate", "half.safetensors", "-n", "40"),
+          f16 = RUN("generate", "text.run", "-n", "40", "--weights", "f16"),
+          f32 = RUN("generate", "half.safetensors", "-n", "40", "--weights=f32");
+    cr_assert(stored.code == 0 && f16.code == 0 && f32.code == 0, "%s", stored.err);
+    cr_expect(stored.out_size == 40 && memcmp(stored.out, f32.out, 40) == 0);
+}
+
 Test(cli_runs, generate_into_a_full_disk_or_a_closed_pipe_ends) {
     train_tiny();
     child full = child_run(NULL, full_output, (const char *[]){"generate", "text.run", "--tokens", "100000000", NULL});

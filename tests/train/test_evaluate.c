@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "tensor/backend.h"
 #include "train/halfstep.h"
 
 static bool keep(int64_t symbol, void *user) {
@@ -122,6 +123,50 @@ Test(train, generation_continues_what_a_whole_pass_predicts) {
     }
     hst_scope_end(ctx, NULL);
     hst_no_grad_end(ctx);
+    hst_lm_free(model);
+    hst_close(ctx);
+}
+
+// Weights that are 16-bit numbers already: read as such they give the same text, from fewer bytes.
+Test(train, generation_reads_16_bit_weights) {
+    for (int k = 0; k < 4; k++) {
+        hst_context *ctx = hst_open(&(hst_options){.size = sizeof(hst_options), .seed = 4});
+        hst_lm_config config = hst_lm_defaults();
+        config.hidden = 24, config.layers = 2, config.tied = k & 1, config.projection_size = k & 1 ? 7 : 0;
+        hst_dtype dtype = k & 2 ? HST_BF16 : HST_F16;
+        hst_lm *model = hst_lm_new(ctx, &config);
+        for (int i = 0; i < hst_parameter_count(hst_lm_parameters(model)); i++) {
+            hst_tensor *w = hst_parameter_value(hst_lm_parameters(model), i);
+            hst_copy_tensor(w, hst_cast(w, dtype), false);
+        }
+        hst_memory before, after;
+        uint8_t texts[2][60];
+        for (int lower = 0; lower < 2; lower++) {
+            uint8_t *at = texts[lower];
+            hst_sampling s = hst_sampling_defaults();
+            if (lower) s.weights = dtype;
+            hst_memory_stats(ctx, &before);
+            cr_assert(hst_lm_generate(model, hst_byte_symbols("T", 1), 60, &s, keep, &at) == HST_OK, "%s",
+                      hst_error(ctx));
+            hst_memory_stats(ctx, &after);
+        }
+        // The matrices of the products were indeed kept a second time: two layers of 3 D D, or 4 D P, and 256 D.
+        int64_t numbers = 2 * (k & 1 ? 4 * 24 * 7 : 3 * 24 * 24) + 256 * 24;
+        cr_expect_geq(after.current[HST_WEIGHTS] - before.current[HST_WEIGHTS], 2 * numbers);
+        cr_expect_arr_eq(texts[0], texts[1], sizeof texts[0]);
+        hst_lm_free(model);
+        hst_close(ctx);
+    }
+}
+
+Test(train, generation_refuses_weights_that_are_no_floats) {
+    hst_context *ctx = hst_open(NULL);
+    hst_lm *model = make_model(ctx);
+    hst_sampling s = hst_sampling_defaults();
+    s.weights = HST_I32;
+    uint8_t text[8], *at = text;
+    cr_expect_eq(hst_lm_generate(model, hst_byte_symbols("a", 1), 4, &s, keep, &at), HST_ERROR_DTYPE);
+    cr_expect_str_eq(hst_error(ctx), "hst_lm_generate: weights cannot be read as i32; f32, f16 or bf16 are possible");
     hst_lm_free(model);
     hst_close(ctx);
 }

@@ -88,15 +88,18 @@ static bool check_range(const cli_train_values *v) {
     return false;
 }
 
+const cli_option *cli_precision_find_given(const cli_train_values *v) {
+    for (const cli_option *o = cli_train_options; cli_table_goes_on(o); o++)
+        if (o->name && cli_is_of_precision(o) && cli_is_given(cli_train_options, v, o)) return o;
+    return NULL;
+}
+
 // A run goes on in its own precision, or in one that is described as that of a new run is.
 static bool check_resume(const cli_train_values *v) {
-    if (!v->resume || cli_train_is_given(v, "precision")) return true;
-    for (const cli_option *o = cli_train_options; cli_table_goes_on(o); o++) {
-        if (!o->name || !cli_is_of_precision(o) || !cli_is_given(cli_train_options, v, o)) continue;
-        cli_error("--%s with --resume needs --precision, be it that of the run", o->name);
-        return false;
-    }
-    return true;
+    const cli_option *given = v->resume ? cli_precision_find_given(v) : NULL;
+    if (!given || cli_train_is_given(v, "precision")) return true;
+    cli_error("--%s with --resume needs --precision, be it that of the run", given->name);
+    return false;
 }
 
 bool cli_precision_fit(cli_train_values *v) {

@@ -101,12 +101,32 @@ static bool read_inputs(run *r, char *path, const char **checkpoint, const char 
     return hst_get_status(r->ctx) == HST_OK;
 }
 
+// With --time: what is not given is chosen by what the machine does in that time.
+static bool choose_sizes(run *r) {
+    hst_train_options *o = &r->v.train, s = *o;
+    if (!hst_train_suggest(r->ctx, o->seconds, hst_tokenizer_size(r->tokenizer), hst_corpus_symbols(r->text).count, &s))
+        return false;
+#define TAKE(field, option)                                                                                            \
+    if (!cli_train_is_given(&r->v, option)) o->field = s.field;
+    TAKE(hidden, "hidden")
+    TAKE(layers, "layers")
+    TAKE(batch, "batch")
+    TAKE(length, "length")
+    TAKE(dropout, "dropout")
+    if (!cli_precision_find_given(&r->v)) o->precision = s.precision;
+    if (o->optimizer == HST_ADAMW) TAKE(lr, "lr")
+#undef TAKE
+    r->sizes_chosen = true;
+    return true;
+}
+
 int cli_run_prepare(run *r) {
     char path[PATH_MAX];
     const char *checkpoint = NULL, *from = NULL;
     if (!read_inputs(r, path, &checkpoint, &from)) return cli_failure(r->ctx, true);
     drop_short_held_out(r);
     bool shape_known = !checkpoint && !from; // else it is in the file
+    if (shape_known && r->v.train.seconds > 0 && !choose_sizes(r)) return cli_failure(r->ctx, true);
     if (shape_known && !check_memory(r)) return CLI_FAILED;
     if (!make_trainer(r, checkpoint, from)) {
         if (checkpoint && hst_get_status(r->ctx) == HST_ERROR_VALUE)

@@ -15,6 +15,13 @@ void cli_run_warn(run *r, const char *message) {
     cli_log_end(&r->log, &json);
 }
 
+// What --time has chosen, as the options that choose it again.
+static void print_sizes(const hst_train_options *o) {
+    fprintf(stderr, "--layers %d --hidden %" PRId64 " --batch %" PRId64 " --length %" PRId64 " --dropout %g --lr %g ",
+            o->layers, o->hidden, o->batch, o->length, o->dropout, o->lr);
+    if (o->precision != HST_FP32) fprintf(stderr, "--precision %s ", hst_precision_of(o->precision)->name);
+}
+
 static void print_plan(const run *r) {
     const hst_train_options *o = &r->v.train;
     const char *unit = hst_tokenizer_unit(r->tokenizer);
@@ -29,9 +36,11 @@ static void print_plan(const run *r) {
     if (symbols != hst_corpus_size(r->text)) fprintf(stderr, "; %" PRId64 " %ss", symbols, unit);
     fprintf(stderr, "\nplan:  %" PRId64 " steps of %s%" PRId64 " x %" PRId64 " %ss, %.3g epochs", o->steps, several,
             o->batch, o->length, unit, read / (double)symbols);
-    if (o->seconds > 0)
-        fprintf(stderr, ", about %s (--steps %" PRId64 " --eval-every %" PRId64 " repeats it)",
-                cli_format_duration(o->seconds, spent, sizeof spent), o->steps, o->eval_every);
+    if (o->seconds > 0) {
+        fprintf(stderr, ", about %s (", cli_format_duration(o->seconds, spent, sizeof spent));
+        if (r->sizes_chosen) print_sizes(o);
+        fprintf(stderr, "--steps %" PRId64 " --eval-every %" PRId64 " repeats it)", o->steps, o->eval_every);
+    }
     fprintf(stderr, "\nfiles: %.1f MB in %s, saved ", (double)r->file_bytes / 1e6, r->v.output);
     if (o->save_every > 0)
         fprintf(stderr, "every %" PRId64 " steps\n", o->save_every);

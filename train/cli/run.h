@@ -19,6 +19,7 @@ typedef struct run {
     cli_progress progress;
     hst_progress now;                // the last state reported
     bool saved;                      // since this run began
+    bool sizes_chosen;               // by --time
     double memory_bytes, file_bytes; // what it will need, by estimate
 } run;
 

@@ -23,7 +23,9 @@ const cli_option cli_train_options[] = {
          "an option that the file sets too is an error"},
     {"steps", 0, "N", CLI_INT64, AT(train.steps), .low = 1, .high = 1e12, .standard = "", .help = "train for N steps"},
     {"time", 0, "TIME", CLI_SECONDS, AT(train.seconds), .low = 0, .high = 1e8, .ends = CLI_ABOVE_LOW, .standard = "",
-     .help = "train for about a duration, 90s, 3m or 1h30m; the speed is measured first and gives the number of steps"},
+     .help =
+         "train for about a duration, 90s, 3m or 1h30m; the speed is measured first and gives the number of steps, and "
+         "--layers, --hidden, --batch, --length, --dropout, --lr and --precision where they are not given"},
     {"epochs", 0, "N", CLI_REAL, AT(train.epochs), .low = 0, .high = 1e6, .ends = CLI_ABOVE_LOW,
      .help = "train for N passes over the text"},
     {"eval-every", 0, "STEPS", CLI_INT64, AT(train.eval_every), .low = 0, .high = 1e12,

@@ -29,6 +29,8 @@ bool cli_train_options_fit(const cli_train_values *values);
 
 // Whether these go together, and then what --loss-scale means for the trainer; false after printing what does not.
 bool cli_precision_fit(cli_train_values *values);
+// The first of them that is given, or NULL.
+const cli_option *cli_precision_find_given(const cli_train_values *values);
 // Whether an option is one of these, and may stand beside --resume.
 bool cli_is_of_precision(const cli_option *option);
 // What the trainer made of them: the rest of `values` from values->train; and the plan's lines about it.
