@@ -1,7 +1,7 @@
 // suggest.c: sizes for a run of a given duration. What decides is how many operations the machine does in it: too large
 // a model sees too little text, too small a one has learned early what it can. The rows of the table below are what
 // ended best in runs of these budgets (train/README.md tells how they were found).
-#include <string.h>
+#include <math.h>
 #include "autograd/autograd.h"
 #include "ops/ops.h"
 #include "train/trainer.h"
@@ -21,16 +21,16 @@ enum { ROWS = sizeof rows / sizeof *rows };
 
 // ---- what the machine does in a second ----
 
-static const double SHARE = 0.6, SECONDS = 0.1; // of a step's time that is products; how long they are measured
-enum { M = 512, K = 256, N = 768 };             // as in a layer
+static const double SHARE = 0.6;    // of a step's time that is products
+enum { M = 512, K = 256, N = 768 }; // as in a layer
 
 // Operations a second of products of such operands; 0 after an error.
-static double measure_products(hst_context *ctx, hst_dtype dtype) {
+static double measure_products(hst_context *ctx, hst_dtype dtype, double seconds) {
     hst_scope_begin(ctx);
     hst_no_grad_begin(ctx);
     hst_tensor *x = hst_full(ctx, dtype, HST_SHAPE(M, K), 1), *w = hst_full(ctx, dtype, HST_SHAPE(K, N), 1);
     double began = 0, spent = 0, count = -1; // the first asks the system for memory
-    for (; spent < SECONDS && hst_get_status(ctx) == HST_OK; count++) {
+    for (; spent < seconds && hst_get_status(ctx) == HST_OK; count++) {
         hst_scope_begin(ctx);
         hst_matmul(x, w);
         hst_scope_end(ctx, NULL);
@@ -51,7 +51,9 @@ static double operations_a_symbol(const row *r, int64_t vocabulary) {
 }
 
 bool hst_train_suggest(hst_context *ctx, double seconds, int64_t vocabulary, int64_t symbols, hst_train_options *o) {
-    double rate = measure_products(ctx, HST_F32), lower = measure_products(ctx, HST_BF16);
+    if (!ctx || !o) return false;
+    double measured = fmin(0.1, 0.01 * seconds);
+    double rate = measure_products(ctx, HST_F32, measured), lower = measure_products(ctx, HST_BF16, measured);
     if (rate == 0 || lower == 0) return false;
     if (lower > 1.3 * rate) o->precision = HST_AMP_BF16, rate = lower;
     double budget = SHARE * rate * seconds;

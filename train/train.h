@@ -76,9 +76,9 @@ typedef struct hst_train_options {
 
 HST_API void hst_train_defaults(hst_train_options *options, size_t size);
 
-// Sizes for a run of so many seconds with this context, by how fast it multiplies, which takes a fifth of a second to
-// find out: hidden, layers, batch, length, dropout, lr and precision of *options; the others stay. `symbols`: how many
-// the text has. false after an error.
+// Sizes for a run of so many seconds with this context, by how fast it multiplies, which takes at most a fifth of a
+// second to find out: hidden, layers, batch, length, dropout, lr and precision of *options; the others stay. `symbols`:
+// how many the text has. false after an error.
 HST_API bool hst_train_suggest(hst_context *ctx, double seconds, int64_t vocabulary, int64_t symbols,
                                hst_train_options *options);
 
