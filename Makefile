@@ -150,7 +150,7 @@ else
 TESTS   := $(filter-out tests/gradients/%,$(wildcard tests/*/test_*.c))
 SUITES  := $(filter-out gradients,$(SUITES))
 endif
-HELPERS  := $(foreach file,$(wildcard tests/*/*.c),$(if $(filter test_% bench.c,$(notdir $(file))),,$(file)))
+HELPERS  := $(foreach file,$(wildcard tests/*/*.c),$(if $(filter test_%,$(notdir $(file))),,$(file)))
 EMBEDDED := $(if $(filter double,$(REAL)),,$(patsubst %.c,$(BUILD)/%,$(wildcard tests/embed/*.c)))
 PROGRAMS := $(SUITES:%=$(BUILD)/tests/%/run) $(EMBEDDED)
 COMMAND_FOR_TESTS := $(if $(filter double,$(REAL)),,$(BUILD)/halfstep)
@@ -189,13 +189,10 @@ check: ## what CI runs beyond the tests: sanitizers, valgrind, clang, installati
 symbols: $(BUILD)/libhalfstep.so ## makes tests/abi/symbols.txt anew, after a change of the API that is meant
 	tests/abi/symbols.sh $< > tests/abi/symbols.txt
 
-bench: $(BUILD)/tests/bench/bench ## products and training steps, beside what the machine can do
-	$(BUILD)/tests/bench/bench
+bench: $(BUILD)/halfstep ## speed beside what the machine can do, some minutes (CORPUS=FILE: the text that is learnt)
+	$< bench all $(if $(CORPUS),--text $(CORPUS))
 
-$(BUILD)/tests/bench/bench: $(BUILD)/tests/bench/bench.o $(BUILD)/libhalfstep.a
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
-
-# Known to the library as the programs of tests/embed are, and as little part of the tests as the bench.
+# Known to the library as the programs of tests/embed are, and no part of the tests.
 experiment: $(BUILD)/experiments/unsafe_training $(BUILD)/halfstep ## trains with sums rounded at each addition, and draws ops/unsafe_training.png (15 minutes)
 	$< $(dir $<)
 	cd $(dir $<) && $(abspath $(BUILD)/halfstep) plot "safe accumulation" "unsafe accumulation" "entropy of the source" \

@@ -267,27 +267,6 @@ Test(cli, isa_comes_from_the_option_then_the_environment) {
 }
 
 static void full_output(void) { dup2(open("/dev/full", O_WRONLY), STDOUT_FILENO); }
-// Every dtype is measured, beside a copy; shares are positive.
-Test(cli, bench_prints_the_recurrence_in_each_dtype) {
-    child json =
-        RUN("bench", "recurrence", "--length", "20", "--batch", "3", "--columns", "17", "--runs", "3", "--json");
-    cr_assert_eq(json.code, 0, "%s", json.err);
-    const char *line = json.out;
-    static const char *const dtypes[] = {"f32", "f16", "bf16"};
-    for (int i = 0; i < 3; i++) {
-        char dtype[32];
-        double forward = 0, backward = 0;
-        snprintf(dtype, sizeof dtype, "\"dtype\":\"%s\",", dtypes[i]);
-        const char *field = strstr(line, "\"forward_share_of_copy\":");
-        cr_assert(strstr(line, dtype) && field &&
-                      sscanf(field, "\"forward_share_of_copy\":%lf,\"backward_share_of_copy\":%lf", &forward,
-                             &backward) == 2 &&
-                      forward > 0 && backward > 0,
-                  "%s", json.out);
-        line = strchr(field, '\n') + 1;
-    }
-}
-
 static void closed_output(void) { close(STDOUT_FILENO); }
 
 Test(cli, output_that_cannot_be_written_exits_1) {
@@ -295,29 +274,4 @@ Test(cli, output_that_cannot_be_written_exits_1) {
     expect_error(&full, 1, "standard output could not be written: No space left on device");
     child closed = child_run(NULL, closed_output, (const char *[]){"info", NULL});
     expect_error(&closed, 1, "standard output could not be written");
-}
-
-// Both tables are measured, beside a copy; shares are positive.
-Test(cli, bench_prints_the_embedding_beside_a_copy) {
-    child json =
-        RUN("bench", "embedding", "--vocabulary", "100", "--hidden", "16", "--tokens", "64", "--runs", "3", "--json");
-    cr_assert_eq(json.code, 0, "%s", json.err);
-    const char *line = json.out;
-    for (int i = 0; i < 2; i++) {
-        char rows[32];
-        double share = 0;
-        snprintf(rows, sizeof rows, "\"vocabulary\":%d,", i ? 8 : 100);
-        const char *field = strstr(line, "\"share_of_copy\":");
-        cr_assert(strstr(line, rows) && field && sscanf(field + 16, "%lf", &share) == 1 && share > 0, "%s", json.out);
-        line = strchr(field, '\n') + 1;
-    }
-    child plain = RUN("bench", "all", "--vocabulary", "100", "--hidden", "16", "--tokens", "64", "--runs", "1",
-                      "--length", "3", "--batch", "2", "--columns", "5", "--steps", "1");
-    cr_assert(plain.code == 0 && strstr(plain.out, "100 rows") && strstr(plain.out, "a copy"), "%s", plain.err);
-    cr_assert(strstr(plain.out, "3 steps of 2 x 5 columns") && strstr(plain.out, "of f32's, backward"), "%s",
-              plain.out);
-    cr_assert(strstr(plain.out, "6 layers of 16, batch 4, length 6") && strstr(plain.out, "\nmxnet-amp "), "%s",
-              plain.out);
-    child wrong = RUN("bench", "sorting");
-    expect_error(&wrong, 2, "or all, not `sorting`");
 }

@@ -2,8 +2,6 @@
 // subject has a file of its own; here is what they share.
 #include "train/cli/bench.h"
 
-#include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -13,23 +11,26 @@ static const cli_option options[] = {
     {"vocabulary", 0, "V", CLI_INT64, offsetof(bench_values, vocabulary), .low = 1, .high = 1e9,
      .help = "rows of the large table; the small one has 8"},
     {"hidden", 0, "D", CLI_INT64, offsetof(bench_values, hidden), .low = 1, .high = 1e6,
-     .help = "numbers in a row, and how wide the models are"},
+     .help = "numbers in a row, and how wide the models are; some are twice as wide"},
     {"tokens", 0, "N", CLI_INT64, offsetof(bench_values, tokens), .low = 1, .high = 1e9, .help = "rows that are read"},
     {"length", 0, "N", CLI_INT64, offsetof(bench_values, length), .low = 1, .high = 1e6,
-     .help = "steps of the recurrence and of the small model"},
-    {"batch", 0, "N", CLI_INT64, offsetof(bench_values, batch), .low = 1, .high = 1e6, .help = "sequences of both"},
+     .help = "steps of the recurrence, and of the models"},
+    {"batch", 0, "N", CLI_INT64, offsetof(bench_values, batch), .low = 1, .high = 1e6, .help = "sequences of the same"},
     {"columns", 0, "D", CLI_INT64, offsetof(bench_values, columns), .low = 1, .high = 1e6,
      .help = "columns of the recurrence"},
     {"steps", 0, "N", CLI_INT64, offsetof(bench_values, steps), .low = 1, .high = 1e6,
-     .help = "timed steps of the small model in each precision, after two; the large one, of three times the layers, "
-             "twice the batch and length, has a tenth"},
+     .help =
+         "timed steps of the smaller model of `precision` in each preset, after two; the larger one, of three times "
+         "the layers, twice the batch and length, has a tenth"},
     {"text", 0, "FILE", CLI_FILE, offsetof(bench_values, text), .standard = "made up",
-     .help = "what these models learn"},
+     .help = "what the models of bytes learn"},
+    {"divide", 0, "N", CLI_INT64, offsetof(bench_values, divide), .low = 1, .high = 64,
+     .help = "for a quick look: products, the models of `train` and `generate`, and the memory of `machine` smaller by "
+             "this in each size"},
     {.help = "Measuring"},
     {"runs", 0, "N", CLI_INT, offsetof(bench_values, runs), .low = 1, .high = 1000,
-     .help = "rounds, after one that is not counted; printed are medians"},
-    {"json", 0, NULL, CLI_FLAG, offsetof(bench_values, json),
-     .help = "print one JSON object for each table, dtype or preset"},
+     .help = "rounds, after some that are not counted; printed are medians, and of what the machine can do the best"},
+    {"json", 0, NULL, CLI_FLAG, offsetof(bench_values, json), .help = "print one JSON object for each row"},
     {0}};
 
 static void defaults(void *values) {
@@ -41,42 +42,37 @@ static void defaults(void *values) {
     v->batch = 32;
     v->columns = 1024;
     v->steps = 30;
+    v->divide = 1;
     v->runs = 9;
 }
 
-double bench_now(void) {
+double bench_now(int threads) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// ---- the copy ----
-
-enum { MAX_THREADS = 256 };
-
-static void *copy_part(void *arg) {
-    const bench_copy *c = arg;
-    for (size_t at = 0; at < c->bytes; at += c->piece)
-        memcpy(c->to + at, c->from + at, c->bytes - at < c->piece ? c->bytes - at : c->piece);
-    return NULL;
+hst_context *bench_open(const bench_run *b, int threads) {
+    return hst_open(&(hst_options){.size = sizeof(hst_options), .threads = threads, .isa = hst_isa(b->ctx)});
 }
 
-double bench_time_copy(const bench_copy *whole, int threads) {
-    pthread_t worker[MAX_THREADS];
-    bench_copy parts[MAX_THREADS];
-    if (threads > MAX_THREADS) threads = MAX_THREADS;
-    size_t each = whole->bytes / (size_t)threads;
-    double began = bench_now();
-    int started = 0;
-    for (int i = 0; i < threads; i++) {
-        size_t at = (size_t)i * each;
-        parts[i] =
-            (bench_copy){whole->to + at, whole->from + at, i == threads - 1 ? whole->bytes - at : each, whole->piece};
+bool bench_close(const bench_run *b, hst_context *ctx) {
+    hst_status status = ctx ? hst_get_status(ctx) : HST_ERROR_MEMORY;
+    if (status != HST_OK) hst_fail(b->ctx, status, "%s", ctx ? hst_error(ctx) : "out of memory");
+    hst_close(ctx);
+    return status == HST_OK;
+}
+
+int bench_open_each(const bench_run *b, hst_context *contexts[2]) {
+    int all = hst_thread_count(b->ctx), count = all > 1 ? 2 : 1;
+    for (int i = 0; i < count; i++) {
+        contexts[i] = bench_open(b, i == 0 ? 1 : all);
+        if (contexts[i] && hst_get_status(contexts[i]) == HST_OK) continue;
+        bench_close(b, contexts[i]);
+        if (i == 1) hst_close(contexts[0]);
+        return 0;
     }
-    while (started < threads - 1 && pthread_create(&worker[started], NULL, copy_part, &parts[started]) == 0) started++;
-    for (int i = started; i < threads; i++) copy_part(&parts[i]);
-    for (int i = 0; i < started; i++) pthread_join(worker[i], NULL);
-    return bench_now() - began;
+    return count;
 }
 
 static int ascending(const void *a, const void *b) {
@@ -92,51 +88,83 @@ bench_spread bench_spread_of(const void *rounds, size_t size, int count, size_t 
     return (bench_spread){sorted[count / 2], sorted[0], sorted[count - 1]};
 }
 
+json_object bench_json(const char *what, const hst_context *like, int runs) {
+    json_object json = json_begin(stdout);
+    json_text(&json, "what", what);
+    json_integer(&json, "threads", hst_thread_count(like));
+    json_text(&json, "isa", hst_isa(like));
+    json_integer(&json, "runs", runs);
+    return json;
+}
+
+void bench_json_spread(json_object *json, const char *name, bench_spread s) {
+    char part[64];
+    json_real(json, name, s.median);
+    snprintf(part, sizeof part, "%s_least", name);
+    json_real(json, part, s.least);
+    snprintf(part, sizeof part, "%s_most", name);
+    json_real(json, part, s.most);
+}
+
 // What can be measured; "all" is everything.
 static const struct {
     const char *name;
-    bool (*measure)(hst_context *ctx, const bench_values *v);
-} benches[] = {{"embedding", bench_embedding}, {"recurrence", bench_recurrence}, {"precision", bench_precision}};
-enum { BENCHES = sizeof benches / sizeof *benches };
+    bool (*measure)(const bench_run *b);
+} subjects[] = {{"machine", bench_machine},    {"gemm", bench_gemm},           {"train", bench_train},
+                {"generate", bench_generate},  {"embedding", bench_embedding}, {"recurrence", bench_recurrence},
+                {"precision", bench_precision}};
+enum { SUBJECTS = sizeof subjects / sizeof *subjects };
+
+static int measure(bench_run *b, int first, int end) {
+    if (b->v->text && !(b->text = cli_read_texts(b->ctx, 1, (char *[]){(char *)b->v->text})))
+        return cli_failure(b->ctx, true);
+    while (first < end && subjects[first].measure(b)) first++;
+    return first < end ? cli_failure(b->ctx, b->text) : CLI_DONE; // a text may be too small
+}
 
 static int run(const void *values, int count, char **operands) {
-    const bench_values *v = values;
+    bench_run b = {.v = values};
     bool all = strcmp(operands[0], "all") == 0;
-    int code = CLI_DONE, first = 0, end = BENCHES;
+    int code = CLI_DONE, first = 0;
     (void)count;
-    while (!all && first < BENCHES && strcmp(operands[0], benches[first].name) != 0) first++;
-    if (first == BENCHES) {
-        cli_error("bench measures the embedding, the recurrence, the precisions (`precision`), or all, not `%s`",
-                  operands[0]);
+    while (!all && first < SUBJECTS && strcmp(operands[0], subjects[first].name) != 0) first++;
+    if (first == SUBJECTS) {
+        cli_error("bench measures one of %s, not `%s`", cli_bench.operands, operands[0]);
         return CLI_USAGE;
     }
-    hst_context *ctx = cli_open(&v->common, NULL, NULL, &code);
-    if (!ctx) return code;
-    if (!all) end = first + 1;
-    while (first < end && benches[first].measure(ctx, v)) first++;
-    if (first < end) code = cli_failure(ctx, false);
-    hst_close(ctx);
+    b.ctx = cli_open(&b.v->common, NULL, NULL, &code);
+    if (!b.ctx) return code;
+    code = measure(&b, first, all ? SUBJECTS : first + 1);
+    hst_close(b.ctx);
     return code;
 }
 
-static const cli_term examples[] = {{"halfstep bench embedding", "forward and gradient, beside a copy of memory"},
-                                    {"halfstep bench embedding --threads 1 --json", "the same for a program to read"},
-                                    {"halfstep bench recurrence", "the SRU's recurrence, its states in f32, f16, bf16"},
-                                    {"halfstep bench precision", "every preset: speed, memory, loss, skipped steps"},
-                                    {NULL, NULL}};
+static const cli_term examples[] = {
+    {"halfstep bench all --text book.txt", "everything, some minutes"},
+    {"halfstep bench gemm --threads 1", "products, beside what one thread can multiply"},
+    {"halfstep bench train --runs 3", "a step of training, in fp32 and amp-bf16"},
+    {"halfstep bench generate --json", "text, one symbol at a time, for a program to read"},
+    {"halfstep bench precision", "every preset: speed, memory, loss, skipped steps"},
+    {NULL, NULL}};
 
 const cli_command cli_bench = {
     .name = "bench",
-    .operands = "embedding|recurrence|precision|all",
+    .operands = "machine|gemm|train|generate|embedding|recurrence|precision|all",
     .at_least = 1,
     .at_most = 1,
     .summary = "speed beside what the machine can do",
-    .details = "Measures the embedding's forward and gradient, of a large table whose rows are read as often as words "
-               "in a text and of one with 8 rows, or the SRU's recurrence, forward and backward, stored in each dtype, "
-               "and prints the bytes moved in a second beside those of a plain copy by as many threads, measured in "
-               "turn with it. precision trains 2 layers of 512 (batch 32, length 128) and 6 of 512 (64, 256) in every "
-               "preset and prints symbols a second, the peaks of memory by what it is for, the last loss and the "
-               "skipped steps. Machines are shared: compare shares, not seconds of different runs.",
+    .details =
+        "Each figure stands beside the machine's own limit, measured in turn with it and with as many threads, so "
+        "that a busy machine is busy for both: compare shares, not seconds of different runs. machine has these "
+        "limits alone: fused multiply-adds in registers, copies, reads of memory and of the last-level cache. gemm "
+        "has the products of language models in f32, bf16 and f16, and those of few rows, which read weights. "
+        "train has a step of 2 layers of 512 and 4 of 1024 on bytes, and of 2 of 640 with 10,000 symbols, in fp32 "
+        "and amp-bf16. generate writes with 2 layers of 512, which the cache holds, and 6 of 1024, which it does "
+        "not. embedding has lookup and gradient, of a large table whose rows are read as often as words in a text "
+        "and of one with 8 rows; recurrence the SRU's, stored in each dtype; both beside a copy. precision trains "
+        "2 layers of 512 (batch 32, length 128) and 6 (64, 256) in every preset, for speed, the peaks of memory by "
+        "what it is for, the last loss and the skipped steps. machine, gemm and generate are measured with one "
+        "thread and with all. One thread is timed by its own clock, several by the wall's.",
     .examples = examples,
     .options = options,
     .size = sizeof(bench_values),

@@ -62,11 +62,11 @@ static figures measure_round(const table *t) {
     figures f;
     f.copy = 2 * (double)t->copy.bytes / bench_time_copy(&t->copy, hst_thread_count(t->ctx));
     hst_scope_begin(t->ctx);
-    double began = bench_now();
+    double began = bench_now(hst_thread_count(t->ctx));
     hst_tensor *y = hst_embedding(t->weights, t->ids), *dy = t->dy;
-    double between = bench_now();
+    double between = bench_now(hst_thread_count(t->ctx));
     if (y) hst_backward_from(t->ctx, 1, &y, &dy);
-    f.gradient = bench_now() - between;
+    f.gradient = bench_now(hst_thread_count(t->ctx)) - between;
     f.forward = between - began;
     hst_scope_end(t->ctx, NULL);
     f.rate = (3 * tokens + rows) * row / (f.forward + f.gradient);
@@ -117,7 +117,9 @@ static bool bench_table(hst_context *ctx, const bench_values *v, int64_t rows, i
     return true;
 }
 
-bool bench_embedding(hst_context *ctx, const bench_values *v) {
+bool bench_embedding(const bench_run *b) {
+    hst_context *ctx = b->ctx;
+    const bench_values *v = b->v;
     int64_t *ids = malloc((size_t)v->tokens * sizeof *ids);
     if (!ids) hst_fail(ctx, HST_ERROR_MEMORY, "out of memory for %lld tokens", (long long)v->tokens);
     if (ids && !v->json)

@@ -12,17 +12,12 @@
 enum { WARM = 2 }; // steps that are not timed: they ask the system for memory
 
 // The two models of the published comparison, as far as the options leave them: 2 layers, and 6 with twice the batch
-// and twice the length.
-typedef struct model {
-    int layers;
-    int64_t hidden, batch, length, steps;
-} model;
-
-static model model_of(const bench_values *v, bool large) {
+// and twice the length, for a tenth of the steps.
+static bench_model model_of(const bench_values *v, bool large) {
     int64_t times = large ? 2 : 1;
-    return (model){large ? 6 : 2, v->hidden, times * v->batch, times * v->length,
-                   large ? (v->steps + 9) / 10 : v->steps};
+    return (bench_model){large ? 6 : 2, v->hidden, 256, times * v->batch, times * v->length};
 }
+static int64_t steps_of(const bench_values *v, bool large) { return large ? (v->steps + 9) / 10 : v->steps; }
 
 // What a preset's process sends back.
 typedef struct outcome {
@@ -33,41 +28,18 @@ typedef struct outcome {
     char error[512];
 } outcome;
 
-// ---- a text, where none is given: words that follow each other by chance, some more often than others ----
-
-static bool add_words(hst_corpus *text, int64_t bytes) {
-    static const char *const words[] = {"the ",  "unit ",   "reads ", "a ",     "line ", "of ",   "text\n", "and ",
-                                        "then ", "writes ", "it ",    "again ", "with ", "half ", "its ",   "bits. "};
-    uint64_t state = 1;
-    for (int64_t written = 0; written < bytes;) {
-        double u = bench_draw(&state);
-        const char *word = words[(int)(16 * u * u)]; // the first more often
-        if (hst_corpus_add_bytes(text, word, strlen(word)) != HST_OK) return false;
-        written += (int64_t)strlen(word);
-    }
-    return true;
-}
-
 // ---- one preset ----
 
-// With threads and kernels as `like` has them.
-static void train(const hst_context *like, const bench_values *v, model m, hst_precision_kind precision, outcome *out) {
-    hst_context *ctx =
-        hst_open(&(hst_options){.size = sizeof(hst_options), .threads = hst_thread_count(like), .isa = hst_isa(like)});
-    hst_corpus *text = v->text ? cli_read_texts(ctx, 1, (char *[]){(char *)v->text}) : hst_corpus_new(ctx);
-    int64_t tokens = m.batch * m.length;
-    hst_train_options o;
-    hst_train_defaults(&o, sizeof o);
-    o.hidden = m.hidden, o.layers = m.layers, o.batch = m.batch, o.length = m.length;
-    o.steps = WARM + m.steps, o.precision = precision;
-    bool ready = v->text || add_words(text, 2 * tokens * o.steps);
-    hst_trainer *trainer = ready ? hst_trainer_new(ctx, &o, text, NULL) : NULL;
-    double began = bench_now();
-    for (int64_t i = 0; trainer && i < o.steps && hst_trainer_step(trainer, &out->loss) == HST_OK; i++) {
-        if (i + 1 == WARM) began = bench_now();
+static void train(const bench_run *b, const bench_model *m, int64_t steps, hst_precision_kind precision, outcome *out) {
+    int threads = hst_thread_count(b->ctx);
+    hst_context *ctx = bench_open(b, threads);
+    hst_trainer *trainer = bench_trainer(ctx, b, m, precision, WARM + steps);
+    double began = bench_now(threads);
+    for (int64_t i = 0; trainer && i < WARM + steps && hst_trainer_step(trainer, &out->loss) == HST_OK; i++) {
+        if (i + 1 == WARM) began = bench_now(threads);
         out->skipped += hst_trainer_result(trainer) != HST_STEPPED;
     }
-    out->tokens_per_second = (double)(m.steps * tokens) / (bench_now() - began);
+    out->tokens_per_second = (double)(steps * m->batch * m->length) / (bench_now(threads) - began);
     hst_memory_stats(ctx, &out->memory);
     out->status = hst_get_status(ctx);
     snprintf(out->error, sizeof out->error, "%s", hst_error(ctx));
@@ -75,7 +47,9 @@ static void train(const hst_context *like, const bench_values *v, model m, hst_p
 }
 
 // The same in a process of its own.
-static bool measure(hst_context *ctx, const bench_values *v, model m, hst_precision_kind precision, outcome *out) {
+static bool measure(const bench_run *b, const bench_model *m, int64_t steps, hst_precision_kind precision,
+                    outcome *out) {
+    hst_context *ctx = b->ctx;
     const char *name = hst_precision_of(precision)->name;
     int ends[2], status;
     struct rusage used;
@@ -84,7 +58,7 @@ static bool measure(hst_context *ctx, const bench_values *v, model m, hst_precis
     if (child < 0) return hst_fail(ctx, HST_ERROR_IO, "%s: no process can be started for it", name), false;
     if (child == 0) {
         outcome mine = {0};
-        train(ctx, v, m, precision, &mine);
+        train(b, m, steps, precision, &mine);
         _exit(write(ends[1], &mine, sizeof mine) == (ssize_t)sizeof mine ? 0 : 1);
     }
     close(ends[1]);
@@ -102,15 +76,16 @@ static bool measure(hst_context *ctx, const bench_values *v, model m, hst_precis
 static double peak(const outcome *o, hst_category c) { return (double)o->memory.peak[c]; }
 static double passing(const outcome *o) { return peak(o, HST_ACTIVATIONS) + peak(o, HST_WORKSPACE); }
 
-static void print_json(model m, hst_precision_kind p, const outcome *o, const outcome *fp32) {
+static void print_json(const bench_model *m, int64_t steps, hst_precision_kind p, const outcome *o,
+                       const outcome *fp32) {
     json_object json = json_begin(stdout);
     json_text(&json, "what", "precision");
     json_text(&json, "preset", hst_precision_of(p)->name);
-    json_integer(&json, "layers", m.layers);
-    json_integer(&json, "hidden", m.hidden);
-    json_integer(&json, "batch", m.batch);
-    json_integer(&json, "length", m.length);
-    json_integer(&json, "steps", m.steps);
+    json_integer(&json, "layers", m->layers);
+    json_integer(&json, "hidden", m->hidden);
+    json_integer(&json, "batch", m->batch);
+    json_integer(&json, "length", m->length);
+    json_integer(&json, "steps", steps);
     json_real(&json, "tokens_per_second", o->tokens_per_second);
     json_real(&json, "weights_bytes", peak(o, HST_WEIGHTS));
     json_real(&json, "gradients_bytes", peak(o, HST_GRADIENTS));
@@ -135,25 +110,26 @@ static void print_row(hst_precision_kind p, const outcome *o, const outcome *fp3
     fflush(stdout);
 }
 
-static bool bench_model(hst_context *ctx, const bench_values *v, model m) {
+static bool compare_presets(const bench_run *b, const bench_model *m, int64_t steps) {
     outcome fp32 = {0}, o;
-    if (!v->json)
+    if (!b->v->json)
         printf("%d layers of %lld, batch %lld, length %lld, 256 symbols; MB; act+work and total beside fp32's\n"
                "%-15s %8s %8s %9s %9s %11s %9s %8s %8s   %5s %6s   %s %s\n",
-               m.layers, (long long)m.hidden, (long long)m.batch, (long long)m.length, "preset", "tokens/s", "weights",
-               "gradients", "optimizer", "activations", "workspace", "total", "resident", "a+w", "total", "  loss",
-               "skipped");
+               m->layers, (long long)m->hidden, (long long)m->batch, (long long)m->length, "preset", "tokens/s",
+               "weights", "gradients", "optimizer", "activations", "workspace", "total", "resident", "a+w", "total",
+               "  loss", "skipped");
     for (int p = 0; p < HST_PRECISIONS; p++) {
-        if (!measure(ctx, v, m, (hst_precision_kind)p, &o)) return false;
+        if (!measure(b, m, steps, (hst_precision_kind)p, &o)) return false;
         if (p == HST_FP32) fp32 = o;
-        if (v->json)
-            print_json(m, (hst_precision_kind)p, &o, &fp32);
+        if (b->v->json)
+            print_json(m, steps, (hst_precision_kind)p, &o, &fp32);
         else
             print_row((hst_precision_kind)p, &o, &fp32);
     }
     return true;
 }
 
-bool bench_precision(hst_context *ctx, const bench_values *v) {
-    return bench_model(ctx, v, model_of(v, false)) && bench_model(ctx, v, model_of(v, true));
+bool bench_precision(const bench_run *b) {
+    bench_model small = model_of(b->v, false), large = model_of(b->v, true);
+    return compare_presets(b, &small, steps_of(b->v, false)) && compare_presets(b, &large, steps_of(b->v, true));
 }

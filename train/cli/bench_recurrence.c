@@ -37,13 +37,13 @@ static void measure_round(hst_context *ctx, const bench_values *v, const layer *
     double each = (double)hst_dtype_size(hst_dtype_of(y->u)), states = elements / 16 * 4;
     f->copy = 2 * (double)copy->bytes / bench_time_copy(copy, hst_thread_count(ctx));
     hst_scope_begin(ctx);
-    double began = bench_now();
+    double began = bench_now(hst_thread_count(ctx));
     hst_tensor *h = hst_sru_recurrence(y->u, y->x, y->v, NULL, y->bias, NULL, NULL, NULL, hst_recurrence_defaults(),
                                        NULL),
                *dh = y->dh;
-    double between = bench_now();
+    double between = bench_now(hst_thread_count(ctx));
     if (h) hst_backward_from(ctx, 1, &h, &dh);
-    f->backward = bench_now() - between;
+    f->backward = bench_now(hst_thread_count(ctx)) - between;
     f->forward = between - began;
     hst_scope_end(ctx, NULL);
     f->forward_share = (5 * elements * each + states) / f->forward / f->copy;
@@ -86,7 +86,9 @@ static void print_figures(const bench_values *v, hst_dtype dtype, const figures 
     print_line("of f32's, backward", 1, "", BENCH_SPREAD(rounds, v->runs, backward_of_f32));
 }
 
-bool bench_recurrence(hst_context *ctx, const bench_values *v) {
+bool bench_recurrence(const bench_run *b) {
+    hst_context *ctx = b->ctx;
+    const bench_values *v = b->v;
     static figures rounds[DTYPES][BENCH_MAX_RUNS];
     layer layers[DTYPES];
     hst_scope_begin(ctx);
