@@ -27,26 +27,29 @@ static bool note(int64_t symbol, void *user) {
     return true;
 }
 
-// Numbers read for a symbol.
-static int64_t numbers_of(const hst_lm *model) {
+// Bytes read for a symbol: matrices in this dtype, vectors in f32.
+static size_t bytes_of(const hst_lm *model, hst_dtype dtype) {
     const hst_parameters *list = hst_lm_parameters(model);
-    int64_t numbers = hst_lm_configuration(model)->hidden; // a row of the embedding
-    for (int i = 0; i < hst_parameter_count(list); i++)
+    size_t bytes = (size_t)hst_lm_configuration(model)->hidden * sizeof(float); // a row of the embedding
+    for (int i = 0; i < hst_parameter_count(list); i++) {
+        const hst_tensor *t = hst_parameter_value(list, i);
         if (strcmp(hst_parameter_name(list, i), "embedding_layer.weight") != 0)
-            numbers += hst_count(hst_parameter_value(list, i));
-    return numbers;
+            bytes += (size_t)hst_count(t) * (hst_rank(t) > 1 ? hst_dtype_size(dtype) : sizeof(float));
+    }
+    return bytes;
 }
 
 static figures measure_round(const bench_run *b, const hst_lm *model, hst_dtype dtype, const char *room) {
     hst_context *ctx = hst_parameters_context(hst_lm_parameters(model));
-    size_t bytes = (size_t)numbers_of(model) * hst_dtype_size(dtype);
+    size_t bytes = bytes_of(model, dtype);
     int64_t whole = (int64_t)bytes * b->v->divide * b->v->divide, symbols = 2 + (1 << 28) / whole; // some tens of ms
     clock c = {.threads = hst_thread_count(ctx)};
     figures f;
-    hst_show_parameters(hst_lm_parameters(model), dtype, false);
+    hst_sampling sampling = hst_sampling_defaults();
+    sampling.weights = dtype;
     bench_read(ctx, room, bytes, 1); // into the cache that it fits
     f.read = bench_read(ctx, room, bytes, symbols / 2);
-    hst_lm_generate(model, hst_byte_symbols("The ", 4), symbols, NULL, note, &c);
+    hst_lm_generate(model, hst_byte_symbols("The ", 4), symbols, &sampling, note, &c);
     f.rate = (double)(symbols - 1) / (c.ended - c.began);
     return f;
 }
@@ -55,7 +58,7 @@ static void print_figures(const bench_run *b, const hst_lm *model, hst_dtype dty
     const hst_lm_config *m = hst_lm_configuration(model);
     const hst_context *ctx = hst_parameters_context(hst_lm_parameters(model));
     bench_spread rate = BENCH_SPREAD(rounds, b->v->runs, rate), of_f32 = BENCH_SPREAD(rounds, b->v->runs, of_f32);
-    double bytes = (double)numbers_of(model) * (double)hst_dtype_size(dtype);
+    double bytes = (double)bytes_of(model, dtype);
     double read = BENCH_SPREAD(rounds, b->v->runs, read).most;
     if (b->v->json) {
         json_object json = bench_json("generate", ctx, b->v->runs);
@@ -82,7 +85,7 @@ static void bench_weights(const bench_run *b, hst_context *ctx, int layers, int6
     config.layers = layers;
     config.hidden = hidden;
     hst_lm *model = hst_lm_new(ctx, &config);
-    char *room = model ? bench_bytes(ctx, (size_t)numbers_of(model) * sizeof(float)) : NULL;
+    char *room = model ? bench_bytes(ctx, bytes_of(model, HST_F32)) : NULL;
     for (int i = -1; room && i < b->v->runs; i++) // the first warms up
         for (int d = 0; d < DTYPES; d++) {
             figures *f = &rounds[d][i < 0 ? 0 : i];
