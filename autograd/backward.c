@@ -105,6 +105,14 @@ static bool finish_output(pass *p, int i, int output, hst_tensor **dy) {
     return true;
 }
 
+// The gradient of what nobody but this node reads any more may be written over it, which saves its memory, and the time
+// to fetch another's. Observers read both.
+static bool is_last_reader(const pass *p, const hst_node *node, int k, hst_dtype dtype) {
+    const hst_tensor *x = node->call.in[k];
+    return node->call.op->in_place >> k & 1 && x && x->dtype == dtype && x->references == 1 &&
+           x->storage->references == 1 && !x->storage->adopted && !p->keeping && !p->ctx->observe;
+}
+
 static bool choose_target(pass *p, const hst_node *node, int k, hst_gradient *dx) {
     const hst_origin *from = &node->from[k];
     if (from->leaf) {
@@ -124,7 +132,8 @@ static bool choose_target(pass *p, const hst_node *node, int k, hst_gradient *dx
         if (out->sum) return true;
         bool wide = (out->uses > 1 && !p->ctx->options.unsafe_accumulation) || p->tape->nodes[maker]->shows_leaf;
         hst_dtype dtype = wide ? HST_F32 : node->in_type[k].dtype;
-        dx->into = out->sum = new_gradient(p->ctx, dtype, &node->in_type[k]);
+        dx->into = out->sum = is_last_reader(p, node, k, dtype) ? hst_retain(node->call.in[k])
+                                                                : new_gradient(p->ctx, dtype, &node->in_type[k]);
     }
     return dx->request == HST_NULL || dx->into || dx->leaf;
 }

@@ -58,6 +58,7 @@ struct hst_op {
     unsigned reads_outputs; // bit i: backward reads out[i]
     unsigned constants;     // bit i: in[i] never has a gradient (a mask); integers never have one anyway
     unsigned gives_rows;    // bit i: the gradient of in[i] may be row-sparse
+    unsigned in_place;      // bit i: the gradient of in[i] may be written over in[i], element by element
     unsigned takes_strides; // bit i: in[i] may be strided; the others are made contiguous first
     unsigned lowers;        // bit i: the kernel itself rounds in[i] to call->lower; for the others a copy is made
     unsigned f32_outputs;   // bit i: out[i] is f32 whatever arguments and region are; forward writes it as hst_real

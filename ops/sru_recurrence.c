@@ -132,6 +132,7 @@ const hst_op hst_op_sru_recurrence = {
     .outputs = {"h", "c_last"},
     .reads_inputs = 0xff,
     .constants = 1 << MASK | 1 << PAD,
+    .in_place = 1 << U | 1 << V_STEPS,
     .f32_outputs = 1 << C_LAST,
     .shape = shape,
     .forward = forward,

@@ -362,7 +362,7 @@ typedef struct hst_sru_args {
 typedef struct hst_sru_grad_args {
     hst_sru_args forward;                        // as forward had it, c included; of h only the dtype, no c_last
     hst_source dh, dc_last;                      // either may be absent (zero)
-    hst_target du, dx, dv, dv_steps, dbias, dc0; // any may be absent
+    hst_target du, dx, dv, dv_steps, dbias, dc0; // any may be absent; du may be u, dv_steps may be v_steps, in place
 } hst_sru_grad_args;
 
 // The rows of a row-sparse gradient g: row i of g belongs to row ids[i] of w, m and v, and what is in no row stays as

@@ -6,8 +6,8 @@
 #include "ops/cpu/vector_math.h"
 
 enum {
-    COLUMNS = 256,
-    ABREAST = 2,      // vectors that go through a step together: their four gates keep the core busy
+    COLUMNS = 512,
+    ABREAST = 4,      // vectors that go through a step together: their eight gates keep the core busy
     STEPS_IN_F32 = 64 // of a sum of dv and dbias, before it is added to a double
 };
 
@@ -92,24 +92,47 @@ INLINE place place_of(const hst_sru_args *a, int64_t row, int64_t j) {
 }
 INLINE place moved(place at, int64_t columns) { return (place){at.u + columns, at.v + columns, at.x + columns}; }
 
-// Below, `count` vectors are treated together, and the last has n columns. `at` is the place of the first column.
-// `plain` is a constant: true leaves out what belongs to tanh and v_steps, which most networks do without.
+// Most networks have neither tanh nor v_steps, and one dtype for u and h. Where these are constants, nothing is left of
+// them in the inner loops. So there the arguments are a copy, in which they are set once more.
+INLINE bool is_plain(const hst_sru_args *a) {
+    return !a->tanh && !a->v_steps.data && a->u.dtype == a->h.dtype && !a->h.add;
+}
+INLINE hst_sru_args plain_args(const hst_sru_args *args, hst_dtype dtype) {
+    hst_sru_args a = *args;
+    a.tanh = a.h.add = false;
+    a.v_steps.data = NULL;
+    a.u.dtype = a.h.dtype = dtype;
+    return a;
+}
 
-INLINE bool is_plain(const hst_sru_args *a) { return !a->tanh && !a->v_steps.data; }
+// Below, `count` vectors are treated together, and the last has n columns. `at` is the place of the first column.
 
 // The weights of p in gate m: v, and those of the step.
-INLINE vf gate_weights(const hst_sru_args *a, place at, int64_t n, const column *s, int m, bool plain) {
-    return plain || !a->v_steps.data ? s->v[m] : s->v[m] + get(a->v_steps, at.v + m * a->width, n);
+INLINE vf gate_weights(const hst_sru_args *a, place at, int64_t n, const column *s, int m) {
+    return a->v_steps.data ? s->v[m] + get(a->v_steps, at.v + m * a->width, n) : s->v[m];
 }
+
+// f(..., dtype), the dtype a constant.
+#define WITH_DTYPE(dtype, f, ...)                                                                                      \
+    switch (dtype) {                                                                                                   \
+    case HST_F32:                                                                                                      \
+        f(__VA_ARGS__, HST_F32);                                                                                       \
+        break;                                                                                                         \
+    case HST_F16:                                                                                                      \
+        f(__VA_ARGS__, HST_F16);                                                                                       \
+        break;                                                                                                         \
+    default:                                                                                                           \
+        f(__VA_ARGS__, HST_BF16);                                                                                      \
+    }
 
 INLINE vf state_after(const step *g, vf u0) { return multiply_add(g->p - u0, g->f, u0); }
 
 // The gates, and c after the step. Backward goes the same way from the states that forward saved, to the same bits.
-INLINE void advance(const hst_sru_args *a, place at, int64_t n, column *s, step *g, int count, bool plain) {
+INLINE void advance(const hst_sru_args *a, place at, int64_t n, column *s, step *g, int count) {
     vf z[MOST_ABREAST];
     EACH(i, count) {
         place here = moved(at, i * VL);
-        vf forget = gate_weights(a, here, n, &s[i], 0, plain), reset = gate_weights(a, here, n, &s[i], 1, plain);
+        vf forget = gate_weights(a, here, n, &s[i], 0), reset = gate_weights(a, here, n, &s[i], 1);
         z[i] = multiply_add(forget, s[i].c, get(a->u, here.u + a->width, n) + s[i].bias[0]);
         z[count + i] = multiply_add(reset, s[i].c, get(a->u, here.u + 2 * a->width, n) + s[i].bias[1]);
     }
@@ -120,6 +143,11 @@ INLINE void advance(const hst_sru_args *a, place at, int64_t n, column *s, step 
     }
 }
 
+// Vectors one after the other. They are stored when all have been computed: loads after the first store would wait.
+INLINE void put_each(hst_target y, int64_t i, const vf *x, int64_t n, int count) {
+    if (y.data) EACH(k, count) put(y, i + k * VL, x[k], n);
+}
+
 INLINE vf skip_value(const hst_sru_args *a, place at, int64_t n) {
     if (a->k == 4) return get(a->u, at.u + 3 * a->width, n);
     return (float)a->scale_x * get_or(a->x, at.x, n, 0);
@@ -127,51 +155,68 @@ INLINE vf skip_value(const hst_sru_args *a, place at, int64_t n) {
 
 // ---- forward ----
 
-INLINE void ask_for_gates(const hst_sru_args *a, place at, int64_t n, bool plain) {
+INLINE void ask_for_gates(const hst_sru_args *a, place at, int64_t n) {
     for (int m = 0; m < a->k; m++) ask_for(a->u, at.u + m * a->width, n);
-    for (int m = 0; m < 2 && !plain; m++) ask_for(a->v_steps, at.v + m * a->width, n);
+    for (int m = 0; m < 2; m++) ask_for(a->v_steps, at.v + m * a->width, n);
 }
 
-INLINE void ask_for_forward(const hst_sru_args *a, place at, int64_t n, bool plain) {
-    ask_for_gates(a, at, n, plain);
+INLINE void ask_for_forward(const hst_sru_args *a, place at, int64_t n) {
+    ask_for_gates(a, at, n);
     ask_for(a->x, at.x, n);
     ask_for(as_source(a->h), at.x, n);
 }
 
-INLINE void forward(const hst_sru_args *a, place at, int64_t n, column *s, int count, bool plain) {
+INLINE void forward(const hst_sru_args *a, place at, int64_t n, column *s, int count) {
     step g[ABREAST];
-    vf y[ABREAST];
-    advance(a, at, n, s, g, count, plain);
-    EACH(i, count) y[i] = s[i].c;
-    if (!plain && a->tanh) tanh_of(y, count);
+    vf h[ABREAST];
+    advance(a, at, n, s, g, count);
+    EACH(i, count) h[i] = s[i].c;
+    if (a->tanh) tanh_of(h, count);
     EACH(i, count) {
-        place here = moved(at, i * VL);
-        vf skip = skip_value(a, here, n);
-        put(a->h, here.x, multiply_add(y[i] - skip, s[i].mask * g[i].r, skip), n);
+        vf skip = skip_value(a, moved(at, i * VL), n);
+        h[i] = multiply_add(h[i] - skip, s[i].mask * g[i].r, skip);
     }
+    put_each(a->h, at.x, h, n, count);
 }
 
-static void forward_padded(const hst_sru_args *a, int64_t row, range columns) {
+INLINE void forward_padded(const hst_sru_args *a, int64_t row, range columns) {
     for (int64_t j = columns.begin; j < columns.end; j += VL) put(a->h, row * a->width + j, splat(0), columns.end - j);
 }
 
 // `next` is the row of the next step.
-INLINE void forward_row(const hst_sru_args *a, int64_t row, int64_t next, range columns, column *s, bool plain) {
+INLINE void forward_row(const hst_sru_args *a, int64_t row, int64_t next, range columns, column *s) {
     int64_t j = columns.begin;
     for (; j + ABREAST * VL <= columns.end; j += ABREAST * VL, s += ABREAST) {
-        ask_for_forward(a, place_of(a, next, j), ABREAST * VL, plain);
-        forward(a, place_of(a, row, j), VL, s, ABREAST, plain);
+        forward(a, place_of(a, row, j), VL, s, ABREAST);
+        ask_for_forward(a, place_of(a, next, j), ABREAST * VL);
     }
     for (; j < columns.end; j += VL, s++) {
-        ask_for_forward(a, place_of(a, next, j), VL, plain);
-        forward(a, place_of(a, row, j), columns.end - j, s, 1, plain);
+        forward(a, place_of(a, row, j), columns.end - j, s, 1);
+        ask_for_forward(a, place_of(a, next, j), VL);
     }
 }
 
 // c of a piece's columns, to row `row` of an array like c_last.
-static void put_states(hst_real *c, const hst_sru_args *a, const piece *p, int64_t row, const column *s) {
+INLINE void put_states(hst_real *c, const hst_sru_args *a, const piece *p, int64_t row, const column *s) {
     for (int64_t j = p->columns.begin; j < p->columns.end; j += VL, s++)
         put(to_f32(c), row * a->width + j, s->c, p->columns.end - j);
+}
+
+INLINE void forward_steps(const hst_sru_args *a, const piece *p, column *s) {
+    for (int64_t n = 0; n < a->length; n++) {
+        int64_t row = row_of(a, p, n);
+        if (a->c && n % HST_SRU_SEGMENT == 0) put_states(a->c, a, p, n / HST_SRU_SEGMENT * a->batch + p->b, s);
+        if (is_padded(a, row))
+            forward_padded(a, row, p->columns);
+        else
+            forward_row(a, row, row_of(a, p, n + 1), p->columns, s);
+    }
+    put_states(a->c_last, a, p, p->b, s);
+}
+
+INLINE void forward_plain(const hst_sru_args *args, const piece *p, column *s, hst_dtype dtype) {
+    hst_sru_args a = plain_args(args, dtype);
+    forward_steps(&a, p, s);
 }
 
 static void forward_task(void *arg, int64_t task) {
@@ -180,17 +225,10 @@ static void forward_task(void *arg, int64_t task) {
     piece p = piece_of(w, task);
     column s[COLUMNS / VL];
     load_columns(a, &p, (hst_source){0}, s);
-    for (int64_t n = 0; n < a->length; n++) {
-        int64_t row = row_of(a, &p, n);
-        if (a->c && n % HST_SRU_SEGMENT == 0) put_states(a->c, a, &p, n / HST_SRU_SEGMENT * a->batch + p.b, s);
-        if (is_padded(a, row))
-            forward_padded(a, row, p.columns);
-        else if (is_plain(a))
-            forward_row(a, row, row_of(a, &p, n + 1), p.columns, s, true);
-        else
-            forward_row(a, row, row_of(a, &p, n + 1), p.columns, s, false);
-    }
-    put_states(a->c_last, a, &p, p.b, s);
+    if (!is_plain(a))
+        forward_steps(a, &p, s);
+    else
+        WITH_DTYPE(a->u.dtype, forward_plain, a, &p, s)
 }
 
 bool KERNEL(sru)(hst_context *ctx, const hst_sru_args *args) {
@@ -210,8 +248,7 @@ bool KERNEL(sru)(hst_context *ctx, const hst_sru_args *args) {
 //     dvf = sum of gf p     dvr = sum of gr p     dbf = sum of gf     dbr = sum of gr     dv_steps = gf p, gr p
 
 // The gates of segment `steps` of a piece, g[step][vector of columns], and s.c, which is before it and then after it.
-INLINE void recompute(const hst_sru_args *a, range steps, const piece *p, column *first, step (*g)[COLUMNS / VL],
-                      bool plain) {
+INLINE void recompute(const hst_sru_args *a, range steps, const piece *p, column *first, step (*g)[COLUMNS / VL]) {
     for (int64_t n = steps.begin; n < steps.end; n++, g++) {
         int64_t row = row_of(a, p, n), end = p->columns.end, j = p->columns.begin;
         int64_t next = row_of(a, p, n + 1 < steps.end ? n + 1 : steps.begin - HST_SRU_SEGMENT);
@@ -219,54 +256,55 @@ INLINE void recompute(const hst_sru_args *a, range steps, const piece *p, column
         step *out = *g;
         if (is_padded(a, row)) continue;
         for (; j + ABREAST * VL <= end; j += ABREAST * VL, s += ABREAST, out += ABREAST) {
-            ask_for_gates(a, place_of(a, next, j), ABREAST * VL, plain);
-            advance(a, place_of(a, row, j), VL, s, out, ABREAST, plain);
+            advance(a, place_of(a, row, j), VL, s, out, ABREAST);
+            ask_for_gates(a, place_of(a, next, j), ABREAST * VL);
         }
         for (; j < end; j += VL, s++, out++) {
-            ask_for_gates(a, place_of(a, next, j), VL, plain);
-            advance(a, place_of(a, row, j), end - j, s, out, 1, plain);
+            advance(a, place_of(a, row, j), end - j, s, out, 1);
+            ask_for_gates(a, place_of(a, next, j), VL);
         }
     }
 }
 
-INLINE void ask_for_backward(const hst_sru_grad_args *d, place at, int64_t n, bool plain) {
+INLINE void ask_for_backward(const hst_sru_grad_args *d, place at, int64_t n) {
     const hst_sru_args *a = &d->forward;
     for (int m = 0; m < a->k; m++) ask_for(as_source(d->du), at.u + m * a->width, n);
-    for (int m = 0; m < 2 && !plain; m++) ask_for(as_source(d->dv_steps), at.v + m * a->width, n);
+    for (int m = 0; m < 2; m++) ask_for(as_source(d->dv_steps), at.v + m * a->width, n);
     ask_for(a->x, at.x, n);
     ask_for(d->dh, at.x, n);
     ask_for(as_source(d->dx), at.x, n);
 }
 
-INLINE void backward(const hst_sru_grad_args *d, place at, int64_t n, column *s, const step *g, int count, bool plain) {
+INLINE void backward(const hst_sru_grad_args *d, place at, int64_t n, column *s, const step *g, int count) {
     const hst_sru_args *a = &d->forward;
+    vf du[3][ABREAST], dskip[ABREAST], dweights[2][ABREAST];
     EACH(i, count) {
         place here = moved(at, i * VL);
         vf p = g[i].p, f = g[i].f, r = g[i].r;
         vf u0 = get(a->u, here.u, n), skip = skip_value(a, here, n), y = state_after(&g[i], u0);
-        if (!plain && a->tanh) tanh_of(&y, 1);
+        if (a->tanh) tanh_of(&y, 1);
         vf dh = get_or(d->dh, here.x, n, 0), dh_mr = dh * s[i].mask * r;
-        vf gc = s[i].g + (!plain && a->tanh ? dh_mr * (1 - y * y) : dh_mr), du0 = gc * (1 - f);
+        vf gc = s[i].g + (a->tanh ? dh_mr * (1 - y * y) : dh_mr), du0 = gc * (1 - f);
         vf gf = du0 * f * (p - u0), gr = (y - skip) * dh_mr * (1 - r);
-        vf forget = gate_weights(a, here, n, &s[i], 0, plain), reset = gate_weights(a, here, n, &s[i], 1, plain);
+        vf forget = gate_weights(a, here, n, &s[i], 0), reset = gate_weights(a, here, n, &s[i], 1);
         s[i].g = gc * f + gf * forget + gr * reset;
-        s[i].sum[0] += gf * p;
-        s[i].sum[1] += gr * p;
+        du[0][i] = du0, du[1][i] = gf, du[2][i] = gr;
+        dweights[0][i] = gf * p, dweights[1][i] = gr * p;
+        s[i].sum[0] += dweights[0][i];
+        s[i].sum[1] += dweights[1][i];
         s[i].sum[2] += gf;
         s[i].sum[3] += gr;
-        put_if(d->du, here.u, du0, n);
-        put_if(d->du, here.u + a->width, gf, n);
-        put_if(d->du, here.u + 2 * a->width, gr, n);
-        if (!plain) put_if(d->dv_steps, here.v, gf * p, n);
-        if (!plain) put_if(d->dv_steps, here.v + a->width, gr * p, n);
-        if (a->k == 4)
-            put_if(d->du, here.u + 3 * a->width, dh - dh_mr, n);
-        else
-            put_if(d->dx, here.x, (float)a->scale_x * (dh - dh_mr), n);
+        dskip[i] = a->k == 4 ? dh - dh_mr : (float)a->scale_x * (dh - dh_mr);
     }
+    EACH(m, 3) put_each(d->du, at.u + m * a->width, du[m], n, count);
+    EACH(m, 2) put_each(d->dv_steps, at.v + m * a->width, dweights[m], n, count);
+    if (a->k == 4)
+        put_each(d->du, at.u + 3 * a->width, dskip, n, count);
+    else
+        put_each(d->dx, at.x, dskip, n, count);
 }
 
-static void backward_padded(const hst_sru_grad_args *d, int64_t row, range columns) {
+INLINE void backward_padded(const hst_sru_grad_args *d, int64_t row, range columns) {
     const hst_sru_args *a = &d->forward;
     for (int64_t j = columns.begin; j < columns.end; j += VL) {
         place at = place_of(a, row, j);
@@ -278,30 +316,45 @@ static void backward_padded(const hst_sru_grad_args *d, int64_t row, range colum
 
 // `before` is the row of the step before.
 INLINE void backward_row(const hst_sru_grad_args *d, int64_t row, int64_t before, range columns, column *s,
-                         const step *g, bool plain) {
+                         const step *g) {
     const hst_sru_args *a = &d->forward;
     int64_t j = columns.begin;
     for (; j + ABREAST * VL <= columns.end; j += ABREAST * VL, s += ABREAST, g += ABREAST) {
-        ask_for_backward(d, place_of(a, before, j), ABREAST * VL, plain);
-        backward(d, place_of(a, row, j), VL, s, g, ABREAST, plain);
+        backward(d, place_of(a, row, j), VL, s, g, ABREAST);
+        ask_for_backward(d, place_of(a, before, j), ABREAST * VL);
     }
     for (; j < columns.end; j += VL, s++, g++) {
-        ask_for_backward(d, place_of(a, before, j), VL, plain);
-        backward(d, place_of(a, row, j), columns.end - j, s, g, 1, plain);
+        backward(d, place_of(a, row, j), columns.end - j, s, g, 1);
+        ask_for_backward(d, place_of(a, before, j), VL);
     }
 }
 
-INLINE void backward_segment(const hst_sru_grad_args *d, range steps, const piece *p, column *s, bool plain) {
+INLINE void backward_segment(const hst_sru_grad_args *d, range steps, const piece *p, column *s) {
     const hst_sru_args *a = &d->forward;
     step g[HST_SRU_SEGMENT][COLUMNS / VL];
-    recompute(a, steps, p, s, g, plain);
+    recompute(a, steps, p, s, g);
     for (int64_t n = steps.end - 1; n >= steps.begin; n--) {
         int64_t row = row_of(a, p, n);
         if (is_padded(a, row))
             backward_padded(d, row, p->columns);
         else
-            backward_row(d, row, row_of(a, p, n - 1), p->columns, s, g[n - steps.begin], plain);
+            backward_row(d, row, row_of(a, p, n - 1), p->columns, s, g[n - steps.begin]);
     }
+}
+
+INLINE void backward_plain(const hst_sru_grad_args *args, range steps, const piece *p, column *s, hst_dtype dtype) {
+    hst_sru_grad_args d = *args;
+    d.forward = plain_args(&args->forward, dtype);
+    d.dv_steps.data = NULL;
+    d.dh.dtype = d.du.dtype = dtype;
+    d.du.add = false;
+    backward_segment(&d, steps, p, s);
+}
+
+static bool is_plain_grad(const hst_sru_grad_args *d) {
+    hst_dtype dtype = d->forward.u.dtype;
+    return is_plain(&d->forward) && !d->du.add && (!d->du.data || d->du.dtype == dtype) &&
+           (!d->dh.data || d->dh.dtype == dtype);
 }
 
 // Moves the sums of the last steps to the doubles.
@@ -334,10 +387,10 @@ static void backward_task(void *arg, int64_t task) {
     for (int64_t i = divide_up(a->length, HST_SRU_SEGMENT) - 1; i >= 0; i--) {
         range steps = part(i, HST_SRU_SEGMENT, a->length);
         get_states(a, &p, i * a->batch + p.b, s);
-        if (is_plain(a))
-            backward_segment(w->grad, steps, &p, s, true);
+        if (!is_plain_grad(w->grad))
+            backward_segment(w->grad, steps, &p, s);
         else
-            backward_segment(w->grad, steps, &p, s, false);
+            WITH_DTYPE(a->u.dtype, backward_plain, w->grad, steps, &p, s)
         if (steps.begin % STEPS_IN_F32 == 0) move_sums(w, &p, partial_vectors(a), s);
     }
     for (int64_t j = p.columns.begin, i = 0; j < p.columns.end; j += VL, i++)

@@ -42,7 +42,13 @@ typedef double vd __attribute__((vector_size(VL * 4)));   // VL / 2 of them
 #endif
 
 INLINE vf splat(float x) { return x - (vf){0}; } // not x + 0, which would lose the sign of -0
-INLINE vf pick(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); } // mask ? a : b
+
+// mask ? a : b
+#if defined __AVX2__ && !defined __AVX512F__
+INLINE vf pick(vi mask, vf a, vf b) { return (vf)_mm256_blendv_ps((__m256)b, (__m256)a, (__m256)mask); }
+#else
+INLINE vf pick(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
+#endif
 
 // The greater, the smaller; b if either is NaN.
 #if defined __AVX512F__
@@ -123,12 +129,15 @@ INLINE float maximum_of_lanes(vf x) {
 
 // ---- 16 bits to f32, exact, and back ----
 
+// truncate16: u < 2^16
 #if defined __AVX512F__ // GCC 12 splits these in halves
 INLINE vu extend(vh h) { return (vu)_mm512_cvtepu16_epi32((__m256i)h); }
 INLINE vh truncate16(vu u) { return (vh)_mm512_cvtepi32_epi16((__m512i)u); }
 #elif defined __AVX2__
 INLINE vu extend(vh h) { return (vu)_mm256_cvtepu16_epi32((__m128i)h); }
-INLINE vh truncate16(vu u) { return __builtin_convertvector(u, vh); }
+INLINE vh truncate16(vu u) {
+    return (vh)_mm_packus_epi32(_mm256_castsi256_si128((__m256i)u), _mm256_extracti128_si256((__m256i)u, 1));
+}
 #else
 INLINE vu extend(vh h) { return __builtin_convertvector(h, vu); }
 INLINE vh truncate16(vu u) { return __builtin_convertvector(u, vh); }

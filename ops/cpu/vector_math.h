@@ -50,11 +50,22 @@ INLINE void exp_of_sum(vf *x, const vf *low, int n) {
 // x = exp(x) within 1.01 ulp, the spacing of subnormals for subnormal results.
 INLINE void exp_of(vf *x, int n) { exp_of_sum(x, NULL, n); }
 
-// x = 1 / (1 + exp(-x)) within 2.5 ulp for x > -88.7, below which it is 0.
+// x = 1 / (1 + exp(-x)) within 2.5 ulp for x > -88.7; from -89.1 on it is 0. As exp_of, with signs turned round: k is
+// that of exp(-x), r = x + k ln 2. No part leaves the normal numbers in 1/2 / (1/2 + 2^(k-1) exp(-r)), so that one
+// factor is enough, whose bits stand at the end of k's sum with a large number.
 INLINE void sigmoid_of(vf *x, int n) {
-    EACH(i, n) x[i] = -x[i];
-    exp_of(x, n);
-    EACH(i, n) x[i] = 1 / (1 + x[i]);
+    vf r[MOST_ABREAST], k[MOST_ABREAST];
+    const float large = 0x1.8p23f + 126; // + k: its last bits are k - 1 + 127
+    EACH(i, n) r[i] = maximum(splat(-89.2f), minimum(splat(86), x[i]));
+    EACH(i, n) k[i] = multiply_add(r[i], splat(-0x1.715476p+0f), splat(large));
+    EACH(i, n) r[i] = multiply_add(k[i] - large, splat(0x1.63p-1f), r[i]);
+    EACH(i, n) r[i] = multiply_add(k[i] - large, splat(-0x1.bd0106p-13f), r[i]);
+    EACH(i, n) x[i] = multiply_add(r[i], splat(0x1.6a234ap-10f), splat(-0x1.123a6cp-7f));
+    EACH(i, n) x[i] = multiply_add(x[i], r[i], splat(0x1.5558f4p-5f));
+    EACH(i, n) x[i] = multiply_add(x[i], r[i], splat(-0x1.555490p-3f));
+    EACH(i, n) x[i] = multiply_add(x[i], r[i], splat(0x1.fffffcp-2f));
+    EACH(i, n) x[i] = multiply_add(r[i] * r[i], x[i], -r[i]);
+    EACH(i, n) x[i] = 0.5f / ((x[i] + 1) * (vf)((vu)k[i] << 23) + 0.5f);
 }
 
 INLINE vf absolute(vf x) { return (vf)((vi)x & 0x7fffffff); }

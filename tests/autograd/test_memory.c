@@ -121,3 +121,55 @@ Test(autograd_memory, bytes_stand_in_their_categories) {
     }
     release(&t);
 }
+
+// ---- in place ----
+
+enum { STEP = 4, COLUMNS = 300, U_SIZE = 20 * STEP * 3 * COLUMNS }; // (20, 4, 3 x 300): two segments
+
+// The gradients of w and x by u = 2 w, h = recurrence(u, x), h's gradient 1. `keep_u`: the program has u still. Returns
+// the memory that backward needed at once.
+static int64_t gradients_of_recurrence(hst_dtype dtype, bool keep_u, bool keeping, float *dw, float *dx) {
+    hst_context *own = hst_open(NULL);
+    float values[8 * COLUMNS];
+    for (int i = 0; i < 8 * COLUMNS; i++) values[i] = (float)sin(i);
+    hst_tensor *row = hst_from_array(own, HST_F32, HST_SHAPE(1, 1, 3 * COLUMNS), HST_F32, values);
+    hst_tensor *w = hst_cast(hst_broadcast_to(row, HST_SHAPE(20, STEP, 3 * COLUMNS)), dtype);
+    hst_tensor *x = hst_full(own, dtype, HST_SHAPE(20, STEP, COLUMNS), 0.25);
+    hst_tensor *bias = hst_from_array(own, HST_F32, HST_SHAPE(2 * COLUMNS), HST_F32, values);
+    hst_attach_grad(w, HST_WRITE, HST_F32), hst_attach_grad(x, HST_WRITE, HST_F32);
+    hst_scope_begin(own);
+    hst_tensor *u = hst_scale(w, 2);
+    if (keep_u) hst_keep(u);
+    hst_tensor *h = hst_scope_end(
+        own, hst_sru_recurrence(u, x, NULL, NULL, bias, NULL, NULL, NULL, hst_recurrence_defaults(), NULL));
+    hst_tensor *dh = hst_full(own, dtype, HST_SHAPE(20, STEP, COLUMNS), 1);
+    hst_memory before, after;
+    hst_memory_stats(own, &before);
+    if (keeping) {
+        hst_tensor *loss = hst_sum(hst_cast(h, HST_F32));
+        for (int i = 0; i < 2; i++) hst_backward_keeping(own, loss);
+    } else {
+        hst_backward_from(own, 1, &h, &dh);
+    }
+    hst_memory_stats(own, &after);
+    cr_assert_eq(hst_get_status(own), HST_OK, "%s", hst_error(own));
+    hst_copy_out(hst_grad(w), HST_F32, dw), hst_copy_out(hst_grad(x), HST_F32, dx);
+    if (keep_u) hst_release(u);
+    hst_close(own);
+    return after.peak_total - before.current_total;
+}
+
+// The gradient of u is written over u, when nobody can see it: the same numbers in less memory.
+Test(autograd_memory, a_gradient_replaces_what_nobody_reads_any_more) {
+    static float dw[3][U_SIZE], dx[3][U_SIZE / 3];
+    for (hst_dtype dtype = HST_F32; dtype <= HST_BF16; dtype++) {
+        int64_t in_place = gradients_of_recurrence(dtype, false, false, dw[0], dx[0]),
+                apart = gradients_of_recurrence(dtype, true, false, dw[1], dx[1]);
+        gradients_of_recurrence(dtype, false, true, dw[2], dx[2]);
+        cr_assert(apart - in_place >= U_SIZE * (int64_t)hst_dtype_size(dtype), "%s: %lld and %lld bytes",
+                  hst_dtype_name(dtype), (long long)in_place, (long long)apart);
+        for (int i = 1; i < 3; i++)
+            cr_assert(!memcmp(dw[0], dw[i], sizeof *dw) && !memcmp(dx[0], dx[i], sizeof *dx), "%s, %d",
+                      hst_dtype_name(dtype), i);
+    }
+}
