@@ -57,34 +57,57 @@ INLINE vf steps_of_lane(panel_source s, int64_t lane) {
     return pair_bf16(elements(s, i, s.terms), s.terms > VL ? elements(s, i + VL, s.terms - VL) : splat(0));
 }
 
-// Interleaves the lanes of a and b: their first halves, their second halves.
+// The halves of a and b, interleaved: first halves, second halves. In units of four floats, as the registers are built,
+// or of one float within each four.
 #if VL == 16
-#define LOW_HALVES 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
-#define HIGH_HALVES 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#define LOW_FOURS 0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23
+#define HIGH_FOURS 8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31
+#define LOW_ONES 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29
+#define HIGH_ONES 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31
 #elif VL == 8
-#define LOW_HALVES 0, 8, 1, 9, 2, 10, 3, 11
-#define HIGH_HALVES 4, 12, 5, 13, 6, 14, 7, 15
+#define LOW_FOURS 0, 1, 2, 3, 8, 9, 10, 11
+#define HIGH_FOURS 4, 5, 6, 7, 12, 13, 14, 15
+#define LOW_ONES 0, 8, 1, 9, 4, 12, 5, 13
+#define HIGH_ONES 2, 10, 3, 11, 6, 14, 7, 15
 #else
-#define LOW_HALVES 0, 4, 1, 5
-#define HIGH_HALVES 2, 6, 3, 7
+#define LOW_FOURS 0, 1, 2, 3 // not used: a vector is one unit
+#define HIGH_FOURS 0, 1, 2, 3
+#define LOW_ONES 0, 4, 1, 5
+#define HIGH_ONES 2, 6, 3, 7
 #endif
 
-// log2(VL) perfect shuffles transpose VL vectors: each interleaves row i with row i + VL/2.
+// log2(VL) perfect shuffles transpose VL vectors: each interleaves row i with row i + VL/2, so that the highest bit of
+// the row's number becomes the lowest of the lane's, and the other way round. The bits above the lowest two are those
+// of the units of four.
 INLINE void transpose(vf r[VL]) {
     UNROLL for (int step = 1; step < VL; step *= 2) {
         vf shuffled[VL];
         UNROLL for (int i = 0; i < VL / 2; i++) {
-            shuffled[2 * i] = __builtin_shufflevector(r[i], r[i + VL / 2], LOW_HALVES);
-            shuffled[2 * i + 1] = __builtin_shufflevector(r[i], r[i + VL / 2], HIGH_HALVES);
+            vf a = r[i], b = r[i + VL / 2];
+            bool fours = step < VL / 4;
+            shuffled[2 * i] =
+                fours ? __builtin_shufflevector(a, b, LOW_FOURS) : __builtin_shufflevector(a, b, LOW_ONES);
+            shuffled[2 * i + 1] =
+                fours ? __builtin_shufflevector(a, b, HIGH_FOURS) : __builtin_shufflevector(a, b, HIGH_ONES);
         }
         UNROLL for (int i = 0; i < VL; i++) r[i] = shuffled[i];
     }
 }
 
+// Asks for the line of an element that is packed soon: rows are short, and the processor's own guesses end with them.
+INLINE void prefetch_element(panel_source s, int64_t i) {
+    __builtin_prefetch((const char *)s.source.data + i * (int64_t)size_of(s.source.dtype));
+}
+
+INLINE void prefetch_step(panel_source s) {
+    for (int64_t k = 0; k < terms_a_step(s.lower); k++) prefetch_element(s, s.first + k * s.k_stride);
+}
+
 // VL lanes of VL steps, of which `lanes` and the source's terms exist, where neighbours in k are neighbours in memory.
+// Lanes beyond the width are packed too, if they exist: what follows is stored over them.
 INLINE void pack_square(float *out, int width, panel_source s, int64_t lanes) {
     vf r[VL];
-    UNROLL for (int i = 0; i < VL; i++) r[i] = i < lanes && i < width ? steps_of_lane(s, i) : splat(0);
+    UNROLL for (int i = 0; i < VL; i++) r[i] = i < lanes ? steps_of_lane(s, i) : splat(0);
     transpose(r);
     int64_t steps = count_steps(s.terms, s.lower);
     UNROLL for (int i = 0; i < VL; i++) if (i < steps) store(out + i * width, HST_F32, r[i]);
@@ -95,6 +118,7 @@ INLINE void pack_turned(float *out, int width, panel_source s, int64_t lanes) {
     int64_t whole = VL * terms_a_step(s.lower);
     if (lanes >= VL)
         for (; s.terms >= whole; out += VL * width, s = from_step(s, VL)) {
+            UNROLL for (int i = 0; i < VL; i++) prefetch_element(s, s.first + (VL + i) * s.lane_stride);
             panel_source square = s;
             square.terms = whole;
             pack_square(out, width, square, VL);
@@ -123,8 +147,10 @@ INLINE void pack_as(panel_target t, panel_source s, int64_t lanes, hst_dtype dty
                 if (s.k_stride == 1 && s.lane_stride != 1) {
                     pack_turned(out, t.width, part, left);
                 } else if (s.lane_stride == 1) {
-                    for (int n = 0; n < some && part.terms > 0; n++, out += t.width, part = from_step(part, 1))
+                    for (int n = 0; n < some && part.terms > 0; n++, out += t.width, part = from_step(part, 1)) {
+                        prefetch_step(from_step(part, ROWS_READ));
                         store(out, HST_F32, step_of_lanes(part, left));
+                    }
                 } else {
                     for (int n = 0; n < VL && i + n < t.width; n++, part.first += s.lane_stride)
                         if (n < left) pack_scattered(out + n, t.width, part);
