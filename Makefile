@@ -14,13 +14,14 @@ LIBS     := -lm -pthread
 
 # ---- instruction sets: the kernels are compiled once for each, and chosen at run time (ops/cpu/cpu.c) ----
 MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
-ISAS    := portable $(if $(filter x86_64,$(MACHINE)),avx2 avx512)
+ISAS    := portable $(if $(filter x86_64,$(MACHINE)),avx2 avx512 avx512bf16)
 
 KERNEL_OPTIMIZE ?= -O3
 ISA_unsafe   := -DHST_UNSAFE_ACCUMULATION # the naive kernels a second time (ops/cpu/naive.h)
 ISA_portable :=
 ISA_avx2     := -mavx2 -mfma -mf16c
 ISA_avx512   := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
+ISA_avx512bf16 := $(ISA_avx512) -mavx512bf16 -DHST_REST=avx512 # what is not compiled for it is avx512's
 
 ifeq ($(REAL),double)
 FLAGS += -DHST_REAL_DOUBLE
@@ -30,8 +31,9 @@ endif
 NAIVE   := $(wildcard ops/cpu/naive*.c) ops/cpu/table.c
 ONCE    := ops/cpu/cpu.c ops/cpu/upstream_sru.c
 KERNELS := $(filter-out ops/cpu/naive%.c $(ONCE),$(wildcard ops/cpu/*.c))
+OF_avx512bf16 := ops/cpu/gemm.c ops/cpu/table.c
 SOURCES := $(wildcard tensor/*.c autograd/*.c ops/*.c amp/*.c optim/*.c models/*.c data/*.c train/*.c) $(ONCE)
-OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(foreach isa,naive unsafe,$(NAIVE:%.c=$(BUILD)/%.$(isa).o)) $(foreach isa,$(ISAS),$(KERNELS:%.c=$(BUILD)/%.$(isa).o))
+OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(foreach isa,naive unsafe,$(NAIVE:%.c=$(BUILD)/%.$(isa).o)) $(foreach isa,$(ISAS),$(patsubst %.c,$(BUILD)/%.$(isa).o,$(or $(OF_$(isa)),$(KERNELS))))
 COMMAND := $(patsubst %.c,$(BUILD)/%.o,$(wildcard train/cli/*.c))
 
 VERSION := $(shell sed -n 's/.*define HST_VERSION "\(.*\)"/\1/p' tensor/tensor.h)
@@ -161,6 +163,7 @@ $(BUILD)/tests/$(1)/run: $(patsubst %.c,$(BUILD)/%.o,$(filter tests/$(1)/%,$(TES
 endef
 $(foreach suite,$(SUITES),$(eval $(call suite_rule,$(suite))))
 $(BUILD)/tests/%.o: FLAGS += -DHST_BINARY='"$(BUILD)/halfstep"' -Wno-missing-field-initializers
+$(BUILD)/tests/ops/pairs.o: FLAGS += $(if $(filter avx2,$(ISAS)),$(ISA_avx2))
 
 # Plain programs that know the library as anybody does, by its installed header.
 $(BUILD)/tests/embed/%: tests/embed/%.c $(BUILD)/include/halfstep.h $(BUILD)/libhalfstep.a

@@ -415,16 +415,17 @@ typedef struct hst_average_args {
 } hst_average_args;
 
 // Every kernel, by name: kernel(ctx, const hst_<name>_args *). The backend struct, the CPU's declarations and its
-// tables are made from this list.
+// tables are made from this list, in which the matrix products may be told from the rest.
 // clang-format off
-#define HST_KERNELS(X) \
+#define HST_KERNELS(X) HST_PRODUCTS_AND_REST(X, X)
+#define HST_PRODUCTS_AND_REST(P, X) \
     X(copy) \
     X(binary) \
     X(binary_grad) \
     X(unary) \
     X(unary_grad) \
-    X(gemm) \
-    X(gemm_batch) \
+    P(gemm) \
+    P(gemm_batch) \
     X(sum) \
     X(square_sum) \
     X(unscale) \

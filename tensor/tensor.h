@@ -55,7 +55,7 @@ enum { HST_LOG_INFO, HST_LOG_WARNING };
 typedef struct hst_options {
     size_t size;     // sizeof(hst_options), so that fields can be added
     int threads;     // 0: as many as CPU affinity and the cgroup's quota allow
-    const char *isa; // "auto" (NULL), "naive", "portable", "avx2", "avx512": which kernels; see hst_isa_names
+    const char *isa; // which kernels: "auto" (NULL), or one of hst_isa_names, as "naive", "portable", "avx2", "avx512"
     uint64_t seed;   // of the context's random stream
     void *(*allocate)(size_t bytes, void *user); // NULL: malloc; give both or none
     void (*deallocate)(void *memory, size_t bytes, void *user);

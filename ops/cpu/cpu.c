@@ -7,7 +7,7 @@ extern const hst_backend hst_backend_naive; // table.c, as the next three
 #ifndef HST_REAL_DOUBLE
 extern const hst_backend hst_backend_portable;
 #ifdef __x86_64__
-extern const hst_backend hst_backend_avx2, hst_backend_avx512;
+extern const hst_backend hst_backend_avx2, hst_backend_avx512, hst_backend_avx512bf16;
 #endif
 #endif
 
@@ -18,6 +18,7 @@ static const struct {
 } ladder[] = {
 #ifndef HST_REAL_DOUBLE
 #ifdef __x86_64__
+    {&hst_backend_avx512bf16, "avx512bf16 avx512 avx2 portable naive"},
     {&hst_backend_avx512, "avx512 avx2 portable naive"},
     {&hst_backend_avx2, "avx2 portable naive"},
 #endif
@@ -30,11 +31,13 @@ enum { RUNGS = sizeof ladder / sizeof *ladder };
 // The first row that this CPU, with this operating system, can run.
 static int best(void) {
 #if defined __x86_64__ && !defined HST_REAL_DOUBLE
-    // Every CPU with AVX2 also converts f16; the compilers differ in whether one may ask.
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 2;
+    // Every CPU with AVX2 also converts f16; the compilers differ in whether one may ask. The answers for AVX2 and
+    // AVX-512 include whether the operating system saves their registers.
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 3;
     bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    return avx512 ? 0 : 1;
+    if (!avx512) return 2;
+    return __builtin_cpu_supports("avx512bf16") ? 0 : 1;
 #else
     return 0;
 #endif

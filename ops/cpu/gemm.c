@@ -9,7 +9,8 @@
 //           for each panel of A: micro-kernel -> C
 //
 // A panel holds, for every k, its rows of A (or columns of B) side by side in f32, whatever the operand's dtype and
-// strides (gemm_pack.h), so that there is one micro-kernel for all.
+// strides (gemm_pack.h), so that there is one micro-kernel for all. An instruction set that multiplies pairs of bf16
+// has a second: where both operands are to be bf16, a step of the sum is two neighbouring terms in the same 32 bits.
 //
 // The order of a sum depends on K alone. An element is ((old value + bias) + s0) + s1 + ..., where s0, s1, ... are the
 // sums of KC terms each, formed by one multiply_add after the other; all in fp32, rounded to C's dtype once. No block,
@@ -35,15 +36,18 @@ enum { NV = 2, NR = NV * VL, KC = 256, MC = 32 * MR, SLAB_FLOATS = 1 << 21, STRI
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t round_up(int64_t n, int64_t to) { return divide_up(n, to) * to; }
 
+INLINE vf add_step(vf a, vf b, vf c, bool pairs) { return pairs ? multiply_add_pairs(a, b, c) : multiply_add(a, b, c); }
+
 // ---- the micro-kernel: rows x (nv vectors) of c (+)= a panel of A times a panel of B ----
 
-INLINE void micro(int rows, int nv, int64_t terms, const float *a, const float *b, float *c, int64_t c_row, bool more) {
+INLINE void micro(int rows, int nv, bool pairs, int64_t steps, const float *a, const float *b, float *c, int64_t c_row,
+                  bool more) {
     vf acc[MR][NV], bk[NV];
     UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] = splat(0);
-    UNROLL_4 for (int64_t k = 0; k < terms; k++, a += MR, b += NR) {
+    UNROLL_4 for (int64_t k = 0; k < steps; k++, a += MR, b += NR) {
         UNROLL for (int j = 0; j < nv; j++) bk[j] = load(b + j * VL, HST_F32);
         UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] =
-            multiply_add(splat(a[i]), bk[j], acc[i][j]);
+            add_step(splat(a[i]), bk[j], acc[i][j], pairs);
     }
     UNROLL for (int i = 0; i < rows; i++, c += c_row) UNROLL for (int j = 0; j < nv; j++)
         store(c + j * VL, HST_F32, (more ? load(c + j * VL, HST_F32) : splat(0)) + acc[i][j]);
@@ -51,49 +55,58 @@ INLINE void micro(int rows, int nv, int64_t terms, const float *a, const float *
 
 // The same for the few rows of a panel of A and a B that lies in memory row after row: sums (rows, columns) = A B.
 // Neighbouring rows of B are read side by side; the sums wait in the cache.
-INLINE void multiply_rows_as(panel_source b, const float *a, int rows, int64_t columns, int64_t terms, float *sums,
-                             int64_t sums_row, hst_dtype dtype, hst_dtype lower) {
+INLINE void multiply_rows_as(panel_source b, const float *a, int rows, int64_t columns, float *sums, int64_t sums_row,
+                             hst_dtype dtype, hst_dtype lower) {
     b.source.dtype = dtype;
     b.lower = lower;
-    for (int64_t k = 0; k == 0 || k < terms; k += ROWS_READ, a += ROWS_READ * MR, b.first += ROWS_READ * b.k_stride)
+    bool pairs = terms_a_step(lower) == 2;
+    int64_t steps = count_steps(b.terms, lower);
+    for (int64_t k = 0; k == 0 || k < steps; k += ROWS_READ, a += ROWS_READ * MR)
         for (int64_t j = 0; j < columns; j += VL) {
             vf bk[ROWS_READ];
-            int64_t n = columns - j;
+            panel_source part = from_step(b, k);
+            part.first += j;
             UNROLL for (int u = 0; u < ROWS_READ; u++) bk[u] =
-                k + u < terms ? elements(b, b.first + u * b.k_stride + j, n) : splat(0);
+                k + u < steps ? step_of_lanes(from_step(part, u), columns - j) : splat(0);
             for (int i = 0; i < rows; i++) {
                 float *sum = sums + i * sums_row + j;
                 vf acc = k > 0 ? load(sum, HST_F32) : splat(0);
-                UNROLL for (int u = 0; u < ROWS_READ; u++) if (k + u < terms) acc =
-                    multiply_add(splat(a[u * MR + i]), bk[u], acc);
+                UNROLL for (int u = 0; u < ROWS_READ; u++) if (k + u < steps) acc =
+                    add_step(splat(a[u * MR + i]), bk[u], acc, pairs);
                 store(sum, HST_F32, acc);
             }
         }
 }
 
-static void multiply_rows(panel_source b, const float *a, int rows, int64_t columns, int64_t terms, float *sums,
-                          int64_t sums_row) {
-    WITH_DTYPES(b, multiply_rows_as, b, a, rows, columns, terms, sums, sums_row)
+static void multiply_rows(panel_source b, const float *a, int rows, int64_t columns, float *sums, int64_t sums_row) {
+    WITH_DTYPES(b, multiply_rows_as, b, a, rows, columns, sums, sums_row)
 }
 
-typedef void micro_kernel(int64_t terms, const float *a, const float *b, float *c, int64_t c_row, bool more);
-#define MICRO(rows, nv)                                                                                                \
-    static void micro_##rows##_##nv(int64_t terms, const float *a, const float *b, float *c, int64_t c_row,            \
-                                    bool more) {                                                                       \
+typedef void micro_kernel(int64_t steps, const float *a, const float *b, float *c, int64_t c_row, bool more);
+#define MICRO(rows, nv, pairs)                                                                                         \
+    static void micro_##rows##_##nv##_##pairs(int64_t steps, const float *a, const float *b, float *c, int64_t c_row,  \
+                                              bool more) {                                                             \
         if (more) /* constants select the code */                                                                      \
-            micro(rows, nv, terms, a, b, c, c_row, true);                                                              \
+            micro(rows, nv, pairs, steps, a, b, c, c_row, true);                                                       \
         else                                                                                                           \
-            micro(rows, nv, terms, a, b, c, c_row, false);                                                             \
+            micro(rows, nv, pairs, steps, a, b, c, c_row, false);                                                      \
     }
-MICRO(1, 1)
-MICRO(1, 2)
-MICRO(MR, 1)
-MICRO(MR, 2)
+MICRO(1, 1, false)
+MICRO(1, 2, false)
+MICRO(MR, 1, false)
+MICRO(MR, 2, false)
+MICRO(1, 1, true)
+MICRO(1, 2, true)
+MICRO(MR, 1, true)
+MICRO(MR, 2, true)
 
 // For at most MR rows and NR columns; what is beyond them is computed, but means nothing.
-static micro_kernel *kernel_for(int64_t rows, int64_t columns) {
-    static micro_kernel *const kernels[2][NV] = {{micro_MR_1, micro_MR_2}, {micro_1_1, micro_1_2}};
-    return kernels[rows == 1][columns > VL];
+static micro_kernel *kernel_for(int64_t rows, int64_t columns, hst_dtype lower) {
+    static micro_kernel *const kernels[2][NV] = {{micro_MR_1_false, micro_MR_2_false},
+                                                 {micro_1_1_false, micro_1_2_false}},
+                               *const of_pairs[2][NV] = {{micro_MR_1_true, micro_MR_2_true},
+                                                         {micro_1_1_true, micro_1_2_true}};
+    return (terms_a_step(lower) == 2 ? of_pairs : kernels)[rows == 1][columns > VL];
 }
 
 // ---- the job of all threads ----
@@ -101,6 +114,7 @@ static micro_kernel *kernel_for(int64_t rows, int64_t columns) {
 typedef struct job {
     const hst_gemm_batch_args *batch;
     const hst_gemm_args *g;        // the batch's first product
+    hst_dtype lower;               // of its operands
     int64_t j, columns;            // the slab
     int64_t rows, width;           // of a block of C
     int64_t down, across;          // how many blocks in a product
@@ -120,22 +134,23 @@ static float *packed_panel(const job *w, int64_t j, int64_t k) {
     return w->packed_b + (k / KC * divide_up(w->columns, NR) + j / NR) * w->b_panel;
 }
 
-// B from column j of the slab and row k on.
-static panel_source b_source(const job *w, const hst_gemm_args *g, int64_t j, int64_t k) {
-    int64_t column = w->j + j;
-    return (panel_source){g->b, k * g->b_row + column * g->b_col, g->b_col, g->b_row, g->n - column, g->lower};
+// Rows k, k + 1, ... of B from column j of the slab on, `terms` of them.
+static panel_source b_source(const job *w, const hst_gemm_args *g, int64_t j, int64_t k, int64_t terms) {
+    int64_t column = w->j + j, first = k * g->b_row + column * g->b_col;
+    return (panel_source){g->b, first, g->b_col, g->b_row, g->n - column, terms, w->lower};
 }
 
 // Packs `columns` from j on of the slab, `terms` from k on, to where the first of them goes.
 static void pack_b(const job *w, const hst_gemm_args *g, float *out, int64_t j, int64_t columns, int64_t k,
                    int64_t terms) {
-    pack((panel_target){out, w->b_panel, NR}, b_source(w, g, j, k), columns, terms);
+    pack((panel_target){out, w->b_panel, NR}, b_source(w, g, j, k, terms), columns);
 }
 
 static void pack_strip(void *arg, int64_t task) {
     const job *w = arg;
     int64_t k = task * STRIP;
-    pack_b(w, w->g, packed_panel(w, 0, k) + k % KC * NR, 0, w->columns, k, smaller(STRIP, w->g->k - k));
+    float *out = packed_panel(w, 0, k) + count_steps(k % KC, w->lower) * NR;
+    pack_b(w, w->g, out, 0, w->columns, k, smaller(STRIP, w->g->k - k));
 }
 
 static void pack_columns(void *arg, int64_t task) {
@@ -243,21 +258,21 @@ static const float *find_panel(const job *w, const block *b, int64_t j, int64_t 
     return b->panel;
 }
 
-// Adds the terms of a panel of A and one of B to a tile: where its sum waits, if there is room for a whole one and
+// Adds the steps of a panel of A and one of B to a tile: where its sum waits, if there is room for a whole one and
 // nothing else to add.
-static void multiply_tile(const job *w, const block *b, int64_t i, int64_t j, int64_t terms, const float *panel) {
+static void multiply_tile(const job *w, const block *b, int64_t i, int64_t j, int64_t steps, const float *panel) {
     const hst_gemm_args *g = &b->g;
     tile t = tile_at(w, b, i, j, NR);
     const float *a = b->packed_a + i / MR * w->a_panel;
-    micro_kernel *kernel = kernel_for(t.rows, t.columns);
+    micro_kernel *kernel = kernel_for(t.rows, t.columns, w->lower);
     bool whole = t.rows == MR && t.columns == NR, begins = b->first && g->bias.data;
     bool stays = g->c.dtype == HST_F32 ? whole : !b->last && !(b->first && g->c.add);
     float sums[MR * NR] __attribute__((aligned(64)));
     if (g->c.dtype == HST_F32 || b->last) prefetch_tile(g, &t);
     if (stays && !begins) {
-        kernel(terms, a, panel, t.sum, t.sum_row, !b->first || g->c.add);
+        kernel(steps, a, panel, t.sum, t.sum_row, !b->first || g->c.add);
     } else {
-        kernel(terms, a, panel, sums, NR, false);
+        kernel(steps, a, panel, sums, NR, false);
         add_tile(b, &t, sums, NR);
     }
 }
@@ -265,12 +280,12 @@ static void multiply_tile(const job *w, const block *b, int64_t i, int64_t j, in
 // Adds KC terms, from k on, to the block.
 static void add_terms(const job *w, const block *b, int64_t k) {
     const hst_gemm_args *g = &b->g;
-    int64_t terms = terms_from(g, k);
-    panel_source a = {g->a, b->i * g->a_row + k * g->a_col, g->a_row, g->a_col, g->m - b->i, g->lower};
-    pack((panel_target){b->packed_a, w->a_panel, MR}, a, b->rows, terms);
+    int64_t terms = terms_from(g, k), steps = count_steps(terms, w->lower), first = b->i * g->a_row + k * g->a_col;
+    panel_source a = {g->a, first, g->a_row, g->a_col, g->m - b->i, terms, w->lower};
+    pack((panel_target){b->packed_a, w->a_panel, MR}, a, b->rows);
     if (w->few) {
         tile t = tile_at(w, b, 0, 0, b->columns);
-        multiply_rows(b_source(w, g, b->j, k), b->packed_a, (int)b->rows, b->columns, terms, b->panel, w->width);
+        multiply_rows(b_source(w, g, b->j, k, terms), b->packed_a, (int)b->rows, b->columns, b->panel, w->width);
         add_tile(b, &t, b->panel, w->width);
         return;
     }
@@ -278,8 +293,8 @@ static void add_terms(const job *w, const block *b, int64_t k) {
         const float *panel = find_panel(w, b, j, k, terms);
         for (int64_t i = 0; i < b->rows; i += MR) {
             if (w->packed_b && j + NR < b->columns)
-                prefetch_panel(panel + w->b_panel, NR * terms, i / MR, divide_up(b->rows, MR));
-            multiply_tile(w, b, i, j, terms, panel);
+                prefetch_panel(panel + w->b_panel, NR * steps, i / MR, divide_up(b->rows, MR));
+            multiply_tile(w, b, i, j, steps, panel);
         }
     }
 }
@@ -340,10 +355,10 @@ static bool multiply_slab(hst_context *ctx, job *w) {
     const hst_gemm_args *g = w->g;
     int threads = hst_thread_count(ctx);
     cut(w, threads);
-    int64_t terms = smaller(KC, g->k), tasks = smaller(threads, block_count(w));
+    int64_t steps = count_steps(smaller(KC, g->k), w->lower), tasks = smaller(threads, block_count(w));
     bool shared = g->m > MR && w->batch->count == 1; // a panel used for one tile is not worth a round of its own
-    w->a_panel = MR * terms + LINE;
-    w->b_panel = NR * terms + LINE;
+    w->a_panel = MR * steps + LINE;
+    w->b_panel = NR * steps + LINE;
     int64_t slab = shared ? divide_up(w->columns, NR) * divide_up(g->k, KC) * w->b_panel : 0;
     w->packed_a = w->rows / MR * w->a_panel;
     w->few = !shared && g->m <= MR && g->b_col == 1;
@@ -359,12 +374,18 @@ static bool multiply_slab(hst_context *ctx, job *w) {
     return true;
 }
 
+// What both operands are rounded to. Those of pairs are bf16 to begin with, or become so.
+static hst_dtype lower_of(const hst_gemm_args *g) {
+    bool bf16 = g->a.dtype == HST_BF16 && g->b.dtype == HST_BF16 && g->lower == HST_F32;
+    return PAIRS && bf16 ? HST_BF16 : g->lower;
+}
+
 bool KERNEL(gemm_batch)(hst_context *ctx, const hst_gemm_batch_args *batch) {
     const hst_gemm_args *g = &batch->first;
     if (g->m == 0 || batch->count == 0) return true;
     int64_t most = smaller(round_up(g->n, NR), round_up(SLAB_FLOATS / (g->k > 0 ? g->k : 1) + 1, NR));
     for (int64_t j = 0; j < g->n; j += most) {
-        job w = {.batch = batch, .g = g, .j = j, .columns = smaller(most, g->n - j)};
+        job w = {.batch = batch, .g = g, .lower = lower_of(g), .j = j, .columns = smaller(most, g->n - j)};
         if (!multiply_slab(ctx, &w)) return false;
     }
     return true;

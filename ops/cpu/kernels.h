@@ -11,7 +11,14 @@
 #define PASTE(a, b) PASTE_(a, b)
 #define KERNEL(name) PASTE(hst_##name##_, HST_ISA)
 
+// An instruction set that differs from another in products alone, as avx512bf16 from avx512, has the rest of it.
+#ifndef HST_REST
+#define HST_REST HST_ISA
+#endif
+#define REST(name) PASTE(hst_##name##_, HST_REST)
+
 #define DECLARE(name) bool KERNEL(name)(hst_context *, const hst_##name##_args *);
-HST_KERNELS(DECLARE)
+#define DECLARE_REST(name) bool REST(name)(hst_context *, const hst_##name##_args *);
+HST_PRODUCTS_AND_REST(DECLARE, DECLARE_REST)
 
 #endif

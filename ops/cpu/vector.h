@@ -73,6 +73,20 @@ INLINE vf multiply_add(vf a, vf b, vf c) {
 #endif
 }
 
+// Two bf16 in each lane's 32 bits, the first in the lower: a first b first + a second b second + c, where the
+// instruction set has it. The second product is added before the first, and each sum rounded to nearest even; products
+// are exact. What is subnormal, among operands and sums, is taken as 0.
+#if defined __AVX512BF16__
+#define PAIRS 1
+INLINE vf multiply_add_pairs(vf a, vf b, vf c) { return (vf)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b); }
+#elif !defined PAIRS // a test brings its own
+#define PAIRS 0
+INLINE vf multiply_add_pairs(vf a, vf b, vf c) {
+    (void)a, (void)b;
+    return c; // not called
+}
+#endif
+
 INLINE vf square_root(vf x) {
 #if defined __AVX512F__
     return (vf)_mm512_sqrt_ps((__m512)x);
@@ -151,6 +165,15 @@ INLINE vu round_to_bf16(vf x) {
     return (vu)pick(x != x, (vf)(u | 0x400000), (vf)rounded); // NaN: a quiet one
 }
 INLINE vh narrow_bf16(vf x) { return truncate16(round_to_bf16(x) >> 16); }
+
+// Pairs, of numbers that bf16 holds exactly: lane by lane one of each; and neighbours, first all of low, then of high.
+INLINE vf zip_bf16(vf first, vf second) { return (vf)((vu)first >> 16 | ((vu)second & 0xffff0000)); }
+INLINE vf pair_bf16(vf low, vf high) {
+    vh halves[2] = {truncate16((vu)low >> 16), truncate16((vu)high >> 16)};
+    vf pairs;
+    memcpy(&pairs, halves, sizeof pairs);
+    return pairs;
+}
 
 #if defined __AVX512F__
 INLINE vf widen_f16(vh h) { return (vf)_mm512_cvtph_ps((__m256i)h); }
