@@ -1,9 +1,9 @@
 // gemm.c: the matrix multiply C (M,N) (+)= A (M,K) B (K,N) + bias, hst_gemm_args in tensor/backend.h.
 //
-//   for each SLAB of columns, as many as the last-level cache holds of B:
-//     all threads pack B: panels of NR columns                         (B is packed once)
+//   for each slab of B, SLAB_FLOATS that the last-level cache holds: whole rows, if they fit
+//     all threads pack it: panels of NR columns                        (B is packed once)
 //     blocks of at most MC rows; a thread takes one after the other:
-//       for each KC terms of the sum over K:
+//       for each KC terms of the slab:
 //         pack A: the block's rows, in panels of MR                    (stays in L2)
 //         for each panel of B                                          (stays in L1; the next one is asked for)
 //           for each panel of A: micro-kernel -> C
@@ -31,7 +31,7 @@ enum { MR = VL - 2 };
 #else
 enum { MR = VL };
 #endif
-enum { NV = 2, NR = NV * VL, KC = 256, MC = 32 * MR, SLAB_FLOATS = 1 << 21, STRIP = 32, LINE = 16 };
+enum { NV = 2, NR = NV * VL, KC = 256, MC = 32 * MR, SLAB_FLOATS = 1 << 20, STRIP = 32, LINE = 16 };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t round_up(int64_t n, int64_t to) { return divide_up(n, to) * to; }
@@ -115,7 +115,7 @@ typedef struct job {
     const hst_gemm_batch_args *batch;
     const hst_gemm_args *g;        // the batch's first product
     hst_dtype lower;               // of its operands
-    int64_t j, columns;            // the slab
+    int64_t j, columns, k, depth;  // the slab: a part of B
     int64_t rows, width;           // of a block of C
     int64_t down, across;          // how many blocks in a product
     _Atomic int64_t next;          // the first block that nobody has taken
@@ -126,12 +126,13 @@ typedef struct job {
     int64_t packed_a, panel, sums; // its parts, in floats
 } job;
 
-static int64_t terms_from(const hst_gemm_args *g, int64_t k) { return smaller(KC, g->k - k); }
+static int64_t end_of_slab(const job *w) { return w->k + w->depth; }
+static int64_t terms_from(const job *w, int64_t k) { return smaller(KC, end_of_slab(w) - k); }
 
 // ---- packing B: for each KC terms the panels of the slab's columns ----
 
 static float *packed_panel(const job *w, int64_t j, int64_t k) {
-    return w->packed_b + (k / KC * divide_up(w->columns, NR) + j / NR) * w->b_panel;
+    return w->packed_b + ((k - w->k) / KC * divide_up(w->columns, NR) + j / NR) * w->b_panel;
 }
 
 // Rows k, k + 1, ... of B from column j of the slab on, `terms` of them.
@@ -148,21 +149,21 @@ static void pack_b(const job *w, const hst_gemm_args *g, float *out, int64_t j, 
 
 static void pack_strip(void *arg, int64_t task) {
     const job *w = arg;
-    int64_t k = task * STRIP;
+    int64_t k = w->k + task * STRIP;
     float *out = packed_panel(w, 0, k) + count_steps(k % KC, w->lower) * NR;
-    pack_b(w, w->g, out, 0, w->columns, k, smaller(STRIP, w->g->k - k));
+    pack_b(w, w->g, out, 0, w->columns, k, smaller(STRIP, end_of_slab(w) - k));
 }
 
 static void pack_columns(void *arg, int64_t task) {
     const job *w = arg;
     int64_t j = task * NR, columns = smaller(NR, w->columns - j);
-    for (int64_t k = 0; k < w->g->k; k += KC)
-        pack_b(w, w->g, packed_panel(w, j, k), j, columns, k, terms_from(w->g, k));
+    for (int64_t k = w->k; k < end_of_slab(w); k += KC)
+        pack_b(w, w->g, packed_panel(w, j, k), j, columns, k, terms_from(w, k));
 }
 
 static void pack_slab(hst_context *ctx, job *w) {
     if (w->g->b_col == 1)
-        hst_parallel(ctx, divide_up(w->g->k, STRIP), pack_strip, w);
+        hst_parallel(ctx, divide_up(w->depth, STRIP), pack_strip, w);
     else
         hst_parallel(ctx, divide_up(w->columns, NR), pack_columns, w);
 }
@@ -280,7 +281,7 @@ static void multiply_tile(const job *w, const block *b, int64_t i, int64_t j, in
 // Adds KC terms, from k on, to the block.
 static void add_terms(const job *w, const block *b, int64_t k) {
     const hst_gemm_args *g = &b->g;
-    int64_t terms = terms_from(g, k), steps = count_steps(terms, w->lower), first = b->i * g->a_row + k * g->a_col;
+    int64_t terms = terms_from(w, k), steps = count_steps(terms, w->lower), first = b->i * g->a_row + k * g->a_col;
     panel_source a = {g->a, first, g->a_row, g->a_col, g->m - b->i, terms, w->lower};
     pack((panel_target){b->packed_a, w->a_panel, MR}, a, b->rows);
     if (w->few) {
@@ -323,43 +324,43 @@ static void take_blocks(void *arg, int64_t task) {
         b.sums = b.panel + w->panel;
         b.rows = smaller(w->rows, w->g->m - b.i);
         b.columns = smaller(w->width, w->columns - b.j);
-        b.first = true;
-        for (int64_t k = 0; b.first || k < w->g->k; k += KC, b.first = false) { // once even if there are no terms
+        int64_t k = w->k;
+        do {
+            b.first = k == 0;
             b.last = k + KC >= w->g->k;
             add_terms(w, &b, k);
-        }
+        } while ((k += KC) < end_of_slab(w));
     }
 }
 
 // ---- the whole product ----
 
-// Cuts a slab into blocks, two at least for each thread if they are not too small.
+// Cuts a slab into blocks, two at least for each of several threads if they are not too small. Each block packs its
+// rows of A and reads all its panels of B; so it stays about twice as wide as it is high.
 static void cut(job *w, int threads) {
-    w->rows = MC;
+    w->rows = smaller(MC, round_up(w->g->m, MR));
     w->width = round_up(w->columns, NR);
     for (;;) {
         w->down = divide_up(w->g->m, w->rows);
         w->across = divide_up(w->columns, w->width);
-        if (block_count(w) >= 2 * threads) break;
-        if (w->rows > MC / 4 && w->g->m > MC / 4)
-            w->rows /= 2;
-        else if (w->width > 4 * NR)
+        bool cut_columns = w->width > 4 * NR, cut_rows = w->rows > MC / 4;
+        if (threads == 1 || block_count(w) >= 2 * threads || !(cut_columns || cut_rows)) break;
+        if (cut_columns && (w->width > 2 * w->rows || !cut_rows))
             w->width = round_up(w->width / 2, NR);
         else
-            break;
+            w->rows = round_up(w->rows / 2, MR);
     }
     w->rows = round_up(divide_up(w->g->m, w->down), MR);
 }
 
-static bool multiply_slab(hst_context *ctx, job *w) {
+static bool multiply_slab(hst_context *ctx, job *w, bool shared) {
     const hst_gemm_args *g = w->g;
     int threads = hst_thread_count(ctx);
     cut(w, threads);
     int64_t steps = count_steps(smaller(KC, g->k), w->lower), tasks = smaller(threads, block_count(w));
-    bool shared = g->m > MR && w->batch->count == 1; // a panel used for one tile is not worth a round of its own
     w->a_panel = MR * steps + LINE;
     w->b_panel = NR * steps + LINE;
-    int64_t slab = shared ? divide_up(w->columns, NR) * divide_up(g->k, KC) * w->b_panel : 0;
+    int64_t slab = shared ? divide_up(w->columns, NR) * divide_up(w->depth, KC) * w->b_panel : 0;
     w->packed_a = w->rows / MR * w->a_panel;
     w->few = !shared && g->m <= MR && g->b_col == 1;
     w->panel = shared ? 0 : w->few ? MR * w->width : w->b_panel;
@@ -380,13 +381,29 @@ static hst_dtype lower_of(const hst_gemm_args *g) {
     return PAIRS && bf16 ? HST_BF16 : g->lower;
 }
 
+// How much is packed at a time of a B that all threads share: as many columns as leave room for KC terms, and then as
+// many terms as there is room for. If C is not f32 sums cannot wait there, and all terms are packed.
+static void size_slab(const hst_gemm_args *g, int64_t *columns, int64_t *depth) {
+    bool waits = g->c.dtype == HST_F32 && g->k > KC;
+    int64_t slabs = divide_up(g->n * (waits ? KC : g->k), SLAB_FLOATS);
+    if (slabs > 1) *columns = round_up(divide_up(g->n, slabs), NR);
+    if (waits) *depth = round_up(SLAB_FLOATS / *columns, KC);
+}
+
 bool KERNEL(gemm_batch)(hst_context *ctx, const hst_gemm_batch_args *batch) {
     const hst_gemm_args *g = &batch->first;
     if (g->m == 0 || batch->count == 0) return true;
-    int64_t most = smaller(round_up(g->n, NR), round_up(SLAB_FLOATS / (g->k > 0 ? g->k : 1) + 1, NR));
-    for (int64_t j = 0; j < g->n; j += most) {
-        job w = {.batch = batch, .g = g, .lower = lower_of(g), .j = j, .columns = smaller(most, g->n - j)};
-        if (!multiply_slab(ctx, &w)) return false;
+    bool shared = g->m > MR && batch->count == 1; // a panel used for one tile is not worth a round of its own
+    int64_t columns = g->n, depth = g->k;
+    if (shared) size_slab(g, &columns, &depth);
+    for (int64_t j = 0; j < g->n; j += columns) {
+        int64_t k = 0;
+        do { // once even if there are no terms
+            job w = {.batch = batch, .g = g, .lower = lower_of(g), .j = j, .k = k};
+            w.columns = smaller(columns, g->n - j);
+            w.depth = smaller(depth, g->k - k);
+            if (!multiply_slab(ctx, &w, shared)) return false;
+        } while ((k += depth) < g->k);
     }
     return true;
 }
