@@ -31,7 +31,16 @@ enum { MR = VL - 2 };
 #else
 enum { MR = VL };
 #endif
-enum { NV = 2, NR = NV * VL, KC = 256, MC = 32 * MR, SLAB_FLOATS = 1 << 20, STRIP = 32, LINE = 16 };
+enum {
+    NV = 2,
+    NR = NV * VL,
+    KC = 256,
+    MC = 32 * MR,
+    SLAB_FLOATS = 1 << 20,
+    STRIP = 32,
+    FEW_WIDTH = 64 * NR,
+    LINE = 16
+};
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t round_up(int64_t n, int64_t to) { return divide_up(n, to) * to; }
@@ -53,29 +62,43 @@ INLINE void micro(int rows, int nv, bool pairs, int64_t steps, const float *a, c
         store(c + j * VL, HST_F32, (more ? load(c + j * VL, HST_F32) : splat(0)) + acc[i][j]);
 }
 
-// The same for the few rows of a panel of A and a B that lies in memory row after row: sums (rows, columns) = A B.
-// Neighbouring rows of B are read side by side; the sums wait in the cache.
+// ---- few rows of A times a B that lies in memory row after row: sums (rows, columns), which wait in the cache ----
+
+// Adds `count` steps, neighbouring rows of B read side by side, to the n <= VL sums of each row. A sum follows one
+// after the other, as in the micro-kernel.
+INLINE void multiply_steps(panel_source b, const float *a, int rows, int count, int64_t n, float *sums,
+                           int64_t sums_row) {
+    bool pairs = terms_a_step(b.lower) == 2;
+    vf bk[ROWS_READ];
+    UNROLL for (int u = 0; u < count; u++) bk[u] = step_of_lanes(from_step(b, u), n);
+    for (int i = 0; i < rows; i++, sums += sums_row) {
+        vf acc = load(sums, HST_F32);
+        UNROLL for (int u = 0; u < count; u++) acc = add_step(splat(a[u * MR + i]), bk[u], acc, pairs);
+        store(sums, HST_F32, acc);
+    }
+}
+
 INLINE void multiply_rows_as(panel_source b, const float *a, int rows, int64_t columns, float *sums, int64_t sums_row,
                              hst_dtype dtype, hst_dtype lower) {
+    int64_t line = 64 / (int64_t)size_of(dtype), steps = count_steps(b.terms, lower), count;
     b.source.dtype = dtype;
     b.lower = lower;
-    bool pairs = terms_a_step(lower) == 2;
-    int64_t steps = count_steps(b.terms, lower);
-    for (int64_t k = 0; k == 0 || k < steps; k += ROWS_READ, a += ROWS_READ * MR)
+    memset(sums, 0, sizeof *sums * (size_t)(rows * sums_row));
+    for (int64_t k = 0; k < steps; k += count, a += count * MR, b = from_step(b, count)) {
+        count = steps - k < ROWS_READ ? 1 : ROWS_READ;
         for (int64_t j = 0; j < columns; j += VL) {
-            vf bk[ROWS_READ];
-            panel_source part = from_step(b, k);
+            panel_source part = b;
             part.first += j;
-            UNROLL for (int u = 0; u < ROWS_READ; u++) bk[u] =
-                k + u < steps ? step_of_lanes(from_step(part, u), columns - j) : splat(0);
-            for (int i = 0; i < rows; i++) {
-                float *sum = sums + i * sums_row + j;
-                vf acc = k > 0 ? load(sum, HST_F32) : splat(0);
-                UNROLL for (int u = 0; u < ROWS_READ; u++) if (k + u < steps) acc =
-                    add_step(splat(a[u * MR + i]), bk[u], acc, pairs);
-                store(sum, HST_F32, acc);
+            if (count == ROWS_READ && columns - j >= VL) { // constants select the code
+                if (j % line == 0)
+                    UNROLL for (int u = 0; u < ROWS_READ; u++) prefetch_step(from_step(part, ROWS_READ + u));
+                multiply_steps(part, a, rows, ROWS_READ, VL, sums + j, sums_row);
+            } else {
+                for (int64_t u = 0; u < count; u++, part = from_step(part, 1))
+                    multiply_steps(part, a + u * MR, rows, 1, columns - j, sums + j, sums_row);
             }
         }
+    }
 }
 
 static void multiply_rows(panel_source b, const float *a, int rows, int64_t columns, float *sums, int64_t sums_row) {
@@ -339,7 +362,7 @@ static void take_blocks(void *arg, int64_t task) {
 // rows of A and reads all its panels of B; so it stays about twice as wide as it is high.
 static void cut(job *w, int threads) {
     w->rows = smaller(MC, round_up(w->g->m, MR));
-    w->width = round_up(w->columns, NR);
+    w->width = round_up(w->few ? smaller(w->columns, FEW_WIDTH) : w->columns, NR);
     for (;;) {
         w->down = divide_up(w->g->m, w->rows);
         w->across = divide_up(w->columns, w->width);
@@ -356,13 +379,13 @@ static void cut(job *w, int threads) {
 static bool multiply_slab(hst_context *ctx, job *w, bool shared) {
     const hst_gemm_args *g = w->g;
     int threads = hst_thread_count(ctx);
+    w->few = !shared && g->m <= MR && g->b_col == 1;
     cut(w, threads);
     int64_t steps = count_steps(smaller(KC, g->k), w->lower), tasks = smaller(threads, block_count(w));
     w->a_panel = MR * steps + LINE;
     w->b_panel = NR * steps + LINE;
     int64_t slab = shared ? divide_up(w->columns, NR) * divide_up(w->depth, KC) * w->b_panel : 0;
     w->packed_a = w->rows / MR * w->a_panel;
-    w->few = !shared && g->m <= MR && g->b_col == 1;
     w->panel = shared ? 0 : w->few ? MR * w->width : w->b_panel;
     w->sums = g->k > KC && g->c.dtype != HST_F32 ? w->rows * w->width : 0;
     float *workspace = hst_workspace(ctx, sizeof(float) * (size_t)(slab + tasks * (w->packed_a + w->panel + w->sums)));
