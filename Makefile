@@ -40,7 +40,7 @@ VERSION := $(shell sed -n 's/.*define HST_VERSION "\(.*\)"/\1/p' tensor/tensor.h
 SONAME  := libhalfstep.so.$(firstword $(subst ., ,$(VERSION)))
 SHARED  := libhalfstep.so.$(VERSION)
 
-.PHONY: all help demo install uninstall deps test check symbols bench experiment fixtures crosscheck clean
+.PHONY: all help demo install uninstall deps test check instructions symbols bench experiment fixtures crosscheck clean
 all: $(addprefix $(BUILD)/,halfstep libhalfstep.a libhalfstep.so include/halfstep.h) ## command and library (default)
 
 help: ## this list
@@ -188,6 +188,9 @@ test: run-tests ## every suite, and the gradient checks in the double build
 
 check: ## what CI runs beyond the tests: sanitizers, valgrind, clang, installation, symbols (STEPS='...': some)
 	@tests/check.sh $(BUILD) $(STEPS)
+
+instructions: ## makes tests/check/instructions.txt anew, after a change of speed that is meant (gcc, clang, valgrind)
+	tests/check/instructions.sh $(BUILD) anew
 
 symbols: $(BUILD)/libhalfstep.so ## makes tests/abi/symbols.txt anew, after a change of the API that is meant
 	tests/abi/symbols.sh $< > tests/abi/symbols.txt

@@ -4,7 +4,7 @@
 set -eu
 build=$1
 shift
-[ $# -gt 0 ] || set -- headers symbols manual completion plot install threads valgrind clang sanitizers
+[ $# -gt 0 ] || set -- headers symbols manual completion plot install threads valgrind clang instructions sanitizers
 for step in "$@"; do
     printf '\n== %s' "$(sed -n '2s/^# //p' "tests/check/$step.sh")"
     echo
