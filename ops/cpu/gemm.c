@@ -31,16 +31,8 @@ enum { MR = VL - 2 };
 #else
 enum { MR = VL };
 #endif
-enum {
-    NV = 2,
-    NR = NV * VL,
-    KC = 256,
-    MC = 32 * MR,
-    SLAB_FLOATS = 1 << 20,
-    STRIP = 32,
-    FEW_WIDTH = 64 * NR,
-    LINE = 16
-};
+enum { NV = 2, NR = NV * VL, KC = 256, MC = 32 * MR, LINE = 16 };
+enum { SLAB_FLOATS = 1 << 20, STRIP = 32, FEW_WIDTH = 64 * NR };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t round_up(int64_t n, int64_t to) { return divide_up(n, to) * to; }
