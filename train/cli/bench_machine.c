@@ -3,6 +3,7 @@
 // turns with it.
 #include "train/cli/bench.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -69,7 +70,7 @@ static double work_together(int parts, crew_work *work, const void *arg) {
 
 // A multiplication waits four to six cycles for its sum and two begin in one: so many sums hide that, and fit into
 // sixteen registers.
-enum { CHAINS = 12, ROUNDS = 400000 };
+enum { CHAINS = 12, ROUNDS = 1000000 };
 
 #ifdef __clang__
 #define UNROLL // it does so unasked
@@ -153,12 +154,17 @@ static const loops *loops_of(const hst_context *like) {
 
 bool bench_multiplies_bf16(const hst_context *like) { return loops_of(like)->multiply_bf16; }
 
+enum { TRIES = 8 };
+
 double bench_multiply(const hst_context *like, hst_dtype dtype) {
     const loops *l = loops_of(like);
     bool pairs = dtype == HST_BF16 && l->multiply_bf16;
     int threads = hst_thread_count(like);
     double flop = 2.0 * CHAINS * ROUNDS * l->floats * (pairs ? 2 : 1) * threads;
-    return flop / work_together(threads, pairs ? l->multiply_bf16 : l->multiply, NULL);
+    double best = 0; // of several short ones: all threads have to be running at the same time
+    for (int i = 0; i < TRIES; i++)
+        best = fmax(best, flop / work_together(threads, pairs ? l->multiply_bf16 : l->multiply, NULL));
+    return best;
 }
 
 double bench_read(const hst_context *like, const char *from, size_t bytes, int64_t times) {
