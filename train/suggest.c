@@ -1,6 +1,6 @@
 // suggest.c: sizes for a run of a given duration. What decides is how many operations the machine does in it: too large
-// a model sees too little text, too small a one has learned early what it can. The rows of the table below are what
-// ended best in runs of these budgets (train/README.md tells how they were found).
+// a model sees too little text, too small a one has learned early what it can. The rows of the table below up
+// to 20e12 ended best among the sizes that were tried with such budgets; the others go on in the same way, untried.
 #include <math.h>
 #include "autograd/autograd.h"
 #include "ops/ops.h"
