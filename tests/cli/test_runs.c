@@ -172,6 +172,26 @@ Test(cli_runs, patience_ends_a_run_that_does_not_get_better) {
     cr_assert(c.code == 2 && strstr(c.err, "--patience needs a held-out text"), "%s", c.err);
 }
 
+// What --time chose and what was given, as options: they give the same model.
+Test(cli_runs, a_duration_is_printed_as_the_options_that_repeat_it) {
+    write_text("text.txt", 4000);
+    child c = RUN("train", "text.txt", "--time", "0.3s", "--hidden", "16", "--precision", "amp-fp16");
+    const char *from = c.code == 0 ? strstr(c.err, "(--layers") : NULL,
+               *end = from ? strstr(from, " repeats it)") : NULL;
+    cr_assert(end && strstr(from, "--hidden 16 "), "%s", c.err);
+    char options[512], *rest = options;
+    const char *arguments[32] = {"train", "text.txt", "-o", "again.run"};
+    snprintf(options, sizeof options, "%.*s", (int)(end - from - 1), from + 1);
+    for (int n = 4; n < 31 && (arguments[n] = strtok_r(rest, " ", &rest)); n++) {
+    }
+    c = child_run(NULL, NULL, arguments);
+    size_t sizes[2];
+    char *models[2] = {read_file("text.run/model.safetensors", &sizes[0]),
+                       read_file("again.run/model.safetensors", &sizes[1])};
+    cr_assert(c.code == 0 && models[0] && models[1], "%s: %s", options, c.err);
+    cr_expect(sizes[0] == sizes[1] && memcmp(models[0], models[1], sizes[0]) == 0, "%s", options);
+}
+
 Test(cli_runs, a_dry_run_writes_nothing) {
     write_text("text.txt", 2000);
     static const char *const lengths[][2] = {{"--steps", "500"}, {"--time", "1s"}};
