@@ -407,7 +407,7 @@ static void size_slab(const hst_gemm_args *g, int64_t *columns, int64_t *depth) 
 
 bool KERNEL(gemm_batch)(hst_context *ctx, const hst_gemm_batch_args *batch) {
     const hst_gemm_args *g = &batch->first;
-    if (g->m == 0 || batch->count == 0) return true;
+    if (g->m == 0 || g->n == 0 || batch->count == 0) return true;
     bool shared = g->m > MR && batch->count == 1; // a panel used for one tile is not worth a round of its own
     int64_t columns = g->n, depth = g->k;
     if (shared) size_slab(g, &columns, &depth);

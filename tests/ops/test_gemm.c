@@ -199,6 +199,21 @@ static void many_blocks(hst_context *ctx) {
 }
 Test(ops, gemm_covers_matrices_of_many_blocks) { for_each_products(many_blocks); }
 
+// No rows, no columns, no terms: nothing is written, or what is there already and the bias.
+static void nothing(hst_context *ctx) {
+    static const int64_t sizes[][3] = {{0, 40, 600}, {40, 0, 600}, {1, 0, 3}, {0, 0, 0}, {40, 40, 0}, {1, 40, 0}};
+    float c[40 * 40], bias[40];
+    for (int64_t i = 0; i < COUNT(sizes); i++) {
+        for (int k = 0; k < 40 * 40; k++) c[k] = 1;
+        for (int k = 0; k < 40; k++) bias[k] = 2;
+        hst_gemm_args g = {.m = sizes[i][0], .n = sizes[i][1], .k = sizes[i][2], .a = F32(bias), .b = F32(bias)};
+        g.bias = F32(bias), g.c = TO_F32(c), g.c.add = true, g.c_row = 40, g.a_row = 1, g.b_row = 1, g.b_col = 1;
+        cr_assert(ctx->backend->gemm(ctx, &g));
+        for (int k = 0; k < 40 * 40; k++) cr_assert_eq(c[k], k / 40 < g.m && k % 40 < g.n ? 3 : 1);
+    }
+}
+Test(ops, gemm_of_nothing) { for_each_products(nothing); }
+
 // 2^24 followed by ones, each of which is lost when added to it alone. Blocks of 256 terms lose only those of the first
 // block: the bound is (256 + 16) roundings of 2^-24 of the sum of all terms, where one running sum would lose 4095.
 static void stalling(hst_context *ctx) {
