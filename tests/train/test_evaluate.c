@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "tensor/backend.h"
+#include "tensor/context.h"
 #include "train/halfstep.h"
 
 static bool keep(int64_t symbol, void *user) {
