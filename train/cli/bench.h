@@ -54,8 +54,9 @@ void bench_json_spread(json_object *json, const char *name, bench_spread s);
 
 // ---- bench_machine.c: what the machine can do, with the threads and the vectors of the kernels of `like` ----
 
-// Floating-point operations a second: fused multiply-adds, or products of bf16 pairs where the kernels have those.
-double bench_multiply(const hst_context *like, hst_dtype dtype);
+// Floating-point operations a second: fused multiply-adds, or products of bf16 pairs where the kernels have those; by a
+// loop that is shorter by `divide`.
+double bench_multiply(const hst_context *like, hst_dtype dtype, int64_t divide);
 bool bench_multiplies_bf16(const hst_context *like);
 // Bytes a second, these bytes read so many times, up to a multiple of 512.
 double bench_read(const hst_context *like, const char *from, size_t bytes, int64_t times);

@@ -78,7 +78,7 @@ static int measure(const bench_run *b, hst_context *ctx, const product *p, figur
     int done = 0;
     bool warm = false;
     while (done < b->v->runs && (done == 0 || spent < ENOUGH)) {
-        rounds[done].ceiling = bench_multiply(ctx, p->dtype);
+        rounds[done].ceiling = bench_multiply(ctx, p->dtype, b->v->divide);
         double seconds = seconds_of(ctx, p, 1);
         spent += seconds;
         rounds[done].rate = flop / seconds;

@@ -83,9 +83,10 @@ enum { CHAINS = 12, ROUNDS = 1000000 };
     target static void name(const void *arg, int part, int parts) {                                                    \
         typedef float vector __attribute__((vector_size(bytes)));                                                      \
         vector sum[CHAINS], x = (vector){0} + 0.999f, y = (vector){0} + 0.001f;                                        \
-        (void)arg, (void)part, (void)parts;                                                                            \
+        const int rounds = *(const int *)arg;                                                                          \
+        (void)part, (void)parts;                                                                                       \
         UNROLL for (int i = 0; i < CHAINS; i++) sum[i] = (vector){0} + (float)i;                                       \
-        for (int r = 0; r < ROUNDS; r++) UNROLL for (int i = 0; i < CHAINS; i++) sum[i] = step(sum[i], x, y);          \
+        for (int r = 0; r < rounds; r++) UNROLL for (int i = 0; i < CHAINS; i++) sum[i] = step(sum[i], x, y);          \
         UNROLL for (int i = 1; i < CHAINS; i++) sum[0] += sum[i];                                                      \
         volatile float used = sum[0][0];                                                                               \
         (void)used;                                                                                                    \
@@ -154,16 +155,17 @@ static const loops *loops_of(const hst_context *like) {
 
 bool bench_multiplies_bf16(const hst_context *like) { return loops_of(like)->multiply_bf16; }
 
-enum { TRIES = 8 };
+enum { TRIES = 4 };
 
-double bench_multiply(const hst_context *like, hst_dtype dtype) {
+double bench_multiply(const hst_context *like, hst_dtype dtype, int64_t divide) {
     const loops *l = loops_of(like);
     bool pairs = dtype == HST_BF16 && l->multiply_bf16;
     int threads = hst_thread_count(like);
-    double flop = 2.0 * CHAINS * ROUNDS * l->floats * (pairs ? 2 : 1) * threads;
+    int rounds = (int)(1 + ROUNDS / divide);
+    double flop = 2.0 * CHAINS * rounds * l->floats * (pairs ? 2 : 1) * threads;
     double best = 0; // of several short ones: all threads have to be running at the same time
     for (int i = 0; i < TRIES; i++)
-        best = fmax(best, flop / work_together(threads, pairs ? l->multiply_bf16 : l->multiply, NULL));
+        best = fmax(best, flop / work_together(threads, pairs ? l->multiply_bf16 : l->multiply, &rounds));
     return best;
 }
 
@@ -213,11 +215,12 @@ char *bench_bytes(hst_context *ctx, size_t bytes) {
     return room;
 }
 
-static figures measure_round(const hst_context *like, char *room, size_t bytes, size_t cached) {
+static figures measure_round(const hst_context *like, char *room, size_t bytes, size_t cached, int64_t divide) {
     int threads = hst_thread_count(like);
     if (cached * (size_t)threads < bytes) cached *= (size_t)threads;
     bench_copy plain = {room + bytes / 2, room, bytes / 2, BENCH_PLAIN}, streaming = plain;
-    figures f = {.multiply = bench_multiply(like, HST_F32), .multiply_bf16 = bench_multiply(like, HST_BF16)};
+    figures f = {.multiply = bench_multiply(like, HST_F32, divide),
+                 .multiply_bf16 = bench_multiply(like, HST_BF16, divide)};
     streaming.piece = bytes;
     f.copy = (double)bytes / bench_time_copy(&plain, threads);
     f.streaming_copy = (double)bytes / bench_time_copy(&streaming, threads);
@@ -254,7 +257,8 @@ bool bench_machine(const bench_run *b) {
     int count = bench_open_each(b, contexts);
     char *room = count > 0 ? bench_bytes(b->ctx, bytes) : NULL;
     for (int i = -1; room && i < b->v->runs; i++) // the first warms up
-        for (int k = 0; k < count; k++) rounds[k][i < 0 ? 0 : i] = measure_round(contexts[k], room, bytes, cached);
+        for (int k = 0; k < count; k++)
+            rounds[k][i < 0 ? 0 : i] = measure_round(contexts[k], room, bytes, cached, b->v->divide);
     for (int k = 0; room && k < count; k++) print_figures(b, contexts[k], rounds[k]);
     free(room);
     for (int k = 0; k < count; k++) hst_close(contexts[k]);

@@ -109,7 +109,7 @@ static bool bench_step(const bench_run *b, const bench_model *m, hst_precision_k
     hst_trainer *trainer = bench_trainer(ctx, b, m, p, WARM + runs);
     for (int i = -WARM; trainer && i < runs && hst_get_status(ctx) == HST_OK; i++) {
         figures *f = &rounds[i < 0 ? 0 : i];
-        f->ceiling = bench_multiply(ctx, hst_precision_of(p)->region.dtype);
+        f->ceiling = bench_multiply(ctx, hst_precision_of(p)->region.dtype, b->v->divide);
         double began = bench_now(threads);
         hst_trainer_step(trainer, NULL);
         f->seconds = bench_now(threads) - began;
