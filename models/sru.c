@@ -212,7 +212,8 @@ hst_tensor *hst_sru_forward(const hst_sru *sru, hst_tensor *x, hst_tensor *c0, h
 
 // The rows of a product are independent of each other, to the last bit, so it may come before the lookup. It may not
 // where each place of the text has a mask of its own, or where rows are not all that goes into U.
-bool hst_sru_multiplies_table(const hst_sru *sru, int64_t vocabulary, int64_t places, bool training) {
+static bool multiplies_table(const hst_sru *sru, const hst_sru_symbols *symbols, bool training) {
+    int64_t vocabulary = symbols->table->shape[0], places = hst_count(symbols->ids);
     const hst_sru_config *config = &sru->config;
     return vocabulary < places && !config->transform && !sru->input_to_hidden && !(training && config->rnn_dropout > 0);
 }
@@ -222,6 +223,5 @@ hst_tensor *hst_sru_forward_symbols(const hst_sru *sru, const hst_sru_symbols *s
     if (c_last) *c_last = NULL;
     hst_tensor *x = hst_embedding(symbols->table, symbols->ids);
     if (!x) return NULL;
-    bool first = hst_sru_multiplies_table(sru, symbols->table->shape[0], hst_count(symbols->ids), training);
-    return forward(sru, x, first ? symbols : NULL, c0, NULL, training, c_last);
+    return forward(sru, x, multiplies_table(sru, symbols, training) ? symbols : NULL, c0, NULL, training, c_last);
 }

@@ -44,7 +44,6 @@ hst_tensor *hst_norm_for_product(hst_tensor *x, hst_tensor *gain, hst_tensor *bi
 typedef struct hst_sru_symbols {
     hst_tensor *table, *ids;
 } hst_sru_symbols;
-bool hst_sru_multiplies_table(const hst_sru *sru, int64_t vocabulary, int64_t places, bool training);
 hst_tensor *hst_sru_forward_symbols(const hst_sru *sru, const hst_sru_symbols *symbols, hst_tensor *c0, bool training,
                                     hst_tensor **c_last);
 

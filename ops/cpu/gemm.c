@@ -242,16 +242,7 @@ INLINE void add_as(const block *b, const tile *t, const float *terms, int64_t te
 }
 
 static void add_tile(const block *b, const tile *t, const float *terms, int64_t terms_row) {
-    switch (b->g.c.dtype) { // constants select the code
-    case HST_F16:
-        add_as(b, t, terms, terms_row, HST_F16);
-        break;
-    case HST_BF16:
-        add_as(b, t, terms, terms_row, HST_BF16);
-        break;
-    default:
-        add_as(b, t, terms, terms_row, HST_F32);
-    }
+    WITH_DTYPE(b->g.c.dtype, add_as, b, t, terms, terms_row)
 }
 
 // Asks for the lines of C that a tile will be added to, while the micro-kernel computes it.

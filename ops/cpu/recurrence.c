@@ -112,19 +112,6 @@ INLINE vf gate_weights(const hst_sru_args *a, place at, int64_t n, const column 
     return a->v_steps.data ? s->v[m] + get(a->v_steps, at.v + m * a->width, n) : s->v[m];
 }
 
-// f(..., dtype), the dtype a constant.
-#define WITH_DTYPE(dtype, f, ...)                                                                                      \
-    switch (dtype) {                                                                                                   \
-    case HST_F32:                                                                                                      \
-        f(__VA_ARGS__, HST_F32);                                                                                       \
-        break;                                                                                                         \
-    case HST_F16:                                                                                                      \
-        f(__VA_ARGS__, HST_F16);                                                                                       \
-        break;                                                                                                         \
-    default:                                                                                                           \
-        f(__VA_ARGS__, HST_BF16);                                                                                      \
-    }
-
 INLINE vf state_after(const step *g, vf u0) { return multiply_add(g->p - u0, g->f, u0); }
 
 // The gates, and c after the step. Backward goes the same way from the states that forward saved, to the same bits.

@@ -258,6 +258,19 @@ INLINE void store_n(void *p, hst_dtype t, vf x, int64_t n) {
 }
 #endif
 
+// f(..., dtype), the dtype a constant, which selects the code.
+#define WITH_DTYPE(dtype, f, ...)                                                                                      \
+    switch (dtype) {                                                                                                   \
+    case HST_F32:                                                                                                      \
+        f(__VA_ARGS__, HST_F32);                                                                                       \
+        break;                                                                                                         \
+    case HST_F16:                                                                                                      \
+        f(__VA_ARGS__, HST_F16);                                                                                       \
+        break;                                                                                                         \
+    default:                                                                                                           \
+        f(__VA_ARGS__, HST_BF16);                                                                                      \
+    }
+
 // Past the caches, for results that are too large to be found there again: a plain store first reads the memory that it
 // writes. p is divisible by sizeof(vf); a task that has done so ends with end_streams, before others read.
 #if defined __AVX512F__

@@ -1,5 +1,6 @@
 // test_suggest.c: what --time chooses: by the machine's speed, so only how choices hang together can be known.
 #include <criterion/criterion.h>
+#include <math.h>
 #include <string.h>
 #include "train/halfstep.h"
 
@@ -50,5 +51,23 @@ Test(train, suggestions_leave_the_rest) {
     cr_expect(!hst_train_suggest(NULL, 1, 65, 1, &o) && !hst_train_suggest(ctx, 1, 65, 1, NULL));
     hst_memory_stats(ctx, &after);
     cr_expect_eq(before.current_total, after.current_total);
+    hst_close(ctx);
+}
+
+// However short: the speed is measured by one product at least.
+Test(train, suggestions_for_no_time_and_for_nonsense) {
+    hst_context *ctx = hst_open(NULL);
+    hst_train_options o;
+    hst_train_defaults(&o, sizeof o);
+    cr_expect(hst_train_suggest(ctx, 1e-9, 256, 0, &o) && hst_train_suggest(ctx, 0, 256, 1000, &o), "%s",
+              hst_error(ctx));
+    const double bad[] = {-1, NAN, INFINITY};
+    for (int i = 0; i < 3; i++) {
+        cr_expect(!hst_train_suggest(ctx, bad[i], 256, 1000, &o));
+        cr_expect(hst_get_status(ctx) == HST_ERROR_VALUE && strstr(hst_error(ctx), "hst_train_suggest: seconds"), "%s",
+                  hst_error(ctx));
+        hst_clear_error(ctx);
+    }
+    cr_expect(!hst_train_suggest(ctx, 1, 0, 1000, &o) && strstr(hst_error(ctx), "vocabulary is 0"));
     hst_close(ctx);
 }
