@@ -32,7 +32,7 @@ enum { MR = VL - 2 };
 enum { MR = VL };
 #endif
 enum { NV = 2, NR = NV * VL, KC = 256, MC = 32 * MR, LINE = 16 };
-enum { SLAB_FLOATS = 1 << 20, STRIP = 32, FEW_WIDTH = 64 * NR };
+enum { SLAB_FLOATS = 1 << 20, STRIP = 32, FEW_WIDTH = 64 * NR, NEAR_WIDTH = 16 * NR };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t round_up(int64_t n, int64_t to) { return divide_up(n, to) * to; }
@@ -341,11 +341,15 @@ static void take_blocks(void *arg, int64_t task) {
 
 // ---- the whole product ----
 
+// How wide a block may be. Of few rows the sums are to stay in the first cache, where B is read row after row; else the
+// columns of B, each contiguous and read KC terms at a time, are to be few enough for the caches and the page tables.
+static int64_t most_columns(const job *w) { return w->few ? FEW_WIDTH : w->g->m <= MR ? NEAR_WIDTH : w->columns; }
+
 // Cuts a slab into blocks, two at least for each of several threads if they are not too small. Each block packs its
 // rows of A and reads all its panels of B; so it stays about twice as wide as it is high.
 static void cut(job *w, int threads) {
     w->rows = smaller(MC, round_up(w->g->m, MR));
-    w->width = round_up(w->few ? smaller(w->columns, FEW_WIDTH) : w->columns, NR);
+    w->width = round_up(smaller(w->columns, most_columns(w)), NR);
     for (;;) {
         w->down = divide_up(w->g->m, w->rows);
         w->across = divide_up(w->columns, w->width);

@@ -80,16 +80,20 @@ static int64_t find_piece(const grad_job *job, int64_t row) {
     return low;
 }
 
-// sum[v] = columns begin + v VL .. of the terms' rows of dy.
+// sum[v] = columns begin + v VL .. of the terms' rows of dy. The rows lie anywhere: the next is asked for on the way.
 INLINE void add_terms(const char *dy, hst_dtype dtype, int64_t width, const int64_t *order, range terms, range columns,
                       wide *sum) {
     int64_t full = (columns.end - columns.begin) / VL, rest = (columns.end - columns.begin) % VL;
+    size_t size = size_of(dtype);
     for (int64_t v = 0; v < full + (rest > 0); v++) sum[v] = (wide){{0}, {0}};
     for (int64_t i = terms.begin; i < terms.end; i++) {
-        const char *row = dy + (size_t)(order[i] * width + columns.begin) * size_of(dtype);
-        for (int64_t v = 0; v < full; v++)
-            accumulate(&sum[v], widened(load(row + (size_t)(v * VL) * size_of(dtype), dtype)));
-        if (rest) accumulate(&sum[full], widened(load_n(row + (size_t)(full * VL) * size_of(dtype), dtype, rest)));
+        const char *row = dy + (size_t)(order[i] * width + columns.begin) * size,
+                   *next = dy + (size_t)(order[i + (i + 1 < terms.end)] * width + columns.begin) * size;
+        for (int64_t v = 0; v < full; v++) {
+            if (v * VL * (int64_t)size % 64 == 0) __builtin_prefetch(next + (size_t)(v * VL) * size);
+            accumulate(&sum[v], widened(load(row + (size_t)(v * VL) * size, dtype)));
+        }
+        if (rest) accumulate(&sum[full], widened(load_n(row + (size_t)(full * VL) * size, dtype, rest)));
     }
 }
 
