@@ -99,22 +99,25 @@ const char *hst_lm_tokenizer(const hst_lm *m) {
     return m->tokenizer;
 }
 
-// What the output layer reads.
-static hst_tensor *last_layer(const hst_lm *m, hst_tensor *ids, hst_tensor *c0, bool training, hst_tensor **c_last) {
+hst_tensor *hst_lm_hidden(const hst_lm *m, hst_tensor *ids, hst_tensor *c0, bool training, hst_tensor **c_last) {
     hst_tensor *h = hst_sru_forward_symbols(m->sru, &(hst_sru_symbols){m->embedding, ids}, c0, training, c_last);
     if (m->norm_gain) h = hst_norm_for_product(h, m->norm_gain, m->norm_bias, &hst_op_linear);
     return training ? hst_dropout(h, m->config.dropout) : h;
 }
 
+hst_tensor *hst_lm_logits(const hst_lm *m, hst_tensor *hidden) {
+    return hst_linear(hidden, hst_transpose(m->output, 0, 1), m->output_bias);
+}
+
 hst_tensor *hst_lm_forward(const hst_lm *m, hst_tensor *ids, hst_tensor *c0, bool training, hst_tensor **c_last) {
     if (c_last) *c_last = NULL;
     if (!m) return NULL;
-    return hst_linear(last_layer(m, ids, c0, training, c_last), hst_transpose(m->output, 0, 1), m->output_bias);
+    return hst_lm_logits(m, hst_lm_hidden(m, ids, c0, training, c_last));
 }
 
 hst_tensor *hst_lm_loss(const hst_lm *m, hst_tensor *ids, hst_tensor *targets, hst_tensor *c0, bool training,
                         hst_tensor **c_last) {
     if (c_last) *c_last = NULL;
     if (!m) return NULL;
-    return hst_linear_cross_entropy(last_layer(m, ids, c0, training, c_last), m->output, m->output_bias, targets);
+    return hst_linear_cross_entropy(hst_lm_hidden(m, ids, c0, training, c_last), m->output, m->output_bias, targets);
 }

@@ -17,4 +17,8 @@ struct hst_lm {
 hst_sru_config hst_lm_stack(const hst_lm_config *config); // of the model's SRU stack
 void hst_lm_take_stack(const hst_sru_config *stack, hst_lm_config *config);
 
+// hst_lm_forward in two parts: what the output layer reads, (L, B, D), and the output layer, of any rows of D.
+hst_tensor *hst_lm_hidden(const hst_lm *model, hst_tensor *ids, hst_tensor *c0, bool training, hst_tensor **c_last);
+hst_tensor *hst_lm_logits(const hst_lm *model, hst_tensor *hidden);
+
 #endif

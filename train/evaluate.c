@@ -15,25 +15,45 @@ typedef struct group {
     void *user;
 } group;
 
+// Row r of a chunk is prediction r / lanes of lane r % lanes, counted from the lane's `done`-th on.
+static int64_t place(const group *g, int64_t done, int64_t row) {
+    return g->first + row % g->lanes * g->length + done + row / g->lanes;
+}
+
+// The losses of a chunk's rows, from `hidden` of all lanes, added to *sum: at most as many logits at once as in
+// training.
+static bool add_losses(const group *g, int64_t done, hst_tensor *hidden, hst_tensor *targets, double *sum) {
+    hst_context *ctx = g->model->ctx;
+    int64_t rows = hst_count(targets), most = hst_loss_rows(g->model->config.vocabulary);
+    hidden = hst_reshape(hidden, HST_SHAPE(rows, g->model->config.hidden));
+    for (int64_t at = 0, end; at < rows && ctx->status == HST_OK; at = end) {
+        end = rows - at < most ? rows : at + most;
+        hst_scope_begin(ctx);
+        hst_tensor *logits = hst_lm_logits(g->model, hst_slice(hidden, 0, at, end));
+        hst_tensor *losses = hst_token_losses(logits, hst_slice(targets, 0, at, end));
+        for (int64_t i = at; losses && i < end; i++) {
+            double loss = hst_load(hst_source_of(losses), i - at);
+            *sum += loss;
+            if (g->losses) g->losses[place(g, done, i)] = (float)loss;
+        }
+        hst_scope_end(ctx, NULL);
+    }
+    return ctx->status == HST_OK;
+}
+
 // `count` predictions of each lane from its `done`-th on; adds their losses to *sum.
 static bool evaluate_chunk(const group *g, int64_t done, int64_t count, double *sum) {
     hst_context *ctx = g->model->ctx;
     hst_source text = {g->text.data, g->text.dtype};
     hst_scope_begin(ctx);
     hst_tensor *ids = hst_new(ctx, HST_I32, HST_SHAPE(count, g->lanes)),
-               *targets = hst_new(ctx, HST_I32, HST_SHAPE(count, g->lanes));
+               *targets = hst_new(ctx, HST_I32, HST_SHAPE(count * g->lanes));
     for (int64_t i = 0; targets && i < count * g->lanes; i++) {
-        int64_t at = g->first + i % g->lanes * g->length + done + i / g->lanes;
-        ((int32_t *)hst_raw(ids))[i] = (int32_t)hst_index_at(text, at);
-        ((int32_t *)hst_raw(targets))[i] = (int32_t)hst_index_at(text, at + 1);
+        ((int32_t *)hst_raw(ids))[i] = (int32_t)hst_index_at(text, place(g, done, i));
+        ((int32_t *)hst_raw(targets))[i] = (int32_t)hst_index_at(text, place(g, done, i) + 1);
     }
-    hst_tensor *c, *losses = hst_token_losses(hst_lm_forward(g->model, ids, g->state, false, &c), targets);
-    for (int64_t i = 0; losses && i < hst_count(losses); i++) {
-        double loss = hst_load(hst_source_of(losses), i);
-        *sum += loss;
-        if (g->losses) g->losses[g->first + i % g->lanes * g->length + done + i / g->lanes] = (float)loss;
-    }
-    if (losses) hst_copy_tensor(g->state, c, false);
+    hst_tensor *c, *hidden = hst_lm_hidden(g->model, ids, g->state, false, &c);
+    if (hidden && add_losses(g, done, hidden, targets, sum)) hst_copy_tensor(g->state, c, false);
     hst_scope_end(ctx, NULL);
     return ctx->status == HST_OK;
 }

@@ -15,7 +15,8 @@
 //         loss           R V                     * logits, of the rows that are formed at once
 //         backward       5 R D                   * the gradients of one layer, which are gone with the next
 //
-// An evaluation, in chunks of one lane, holds a layer's x, U and h, and the logits: (5 D + V) a row *.
+// An evaluation, in chunks of one lane, holds a layer's x, U and h, 5 D a row *; and V of each row of logits * that it
+// forms at once.
 #include <math.h>
 #include "tensor/backend.h"
 #include "train/trainer.h"
@@ -34,8 +35,8 @@ double hst_train_memory(const hst_train_options *o, int64_t vocabulary) {
     double states = n * d * (double)o->batch * ceil((double)o->length / HST_SRU_SEGMENT);
     double first = v < rows ? (4 * v - rows) * d * some : 0, output = (o->dropout > 0 ? 3 : 2) * d * some;
     double layers = rows * (d * x + n * ((4 * d + p) * some + d * h) + output) + first + states * wide;
-    double logits = fmin(rows, (double)hst_loss_rows(vocabulary)) * v;
-    double training = layers + (v * d + v) * wide + fmax(logits, 5 * rows * d) * some;
-    double evaluation = HST_EVALUATED_CHUNK * (5 * d + v) * some;
+    double chunk = HST_EVALUATED_CHUNK, most = (double)hst_loss_rows(vocabulary); // rows, and those of logits
+    double training = layers + (v * d + v) * wide + fmax(fmin(rows, most) * v, 5 * rows * d) * some;
+    double evaluation = (5 * chunk * d + fmin(chunk, most) * v) * some;
     return weights * (copies * wide + shadow) + fmax(training, evaluation);
 }

@@ -66,6 +66,42 @@ Test(train, evaluation_is_exact_for_every_protocol) {
     hst_close(ctx);
 }
 
+// A large vocabulary: an evaluation's losses are those of all logits at once, and it holds as many logits as training.
+Test(train, evaluation_never_holds_all_logits_of_a_large_vocabulary) {
+    enum { V = 8000, D = 8, L = 64, B = 64, COUNT = L * B + 1 }; // all places are one forward pass
+    hst_context *ctx = hst_open(&(hst_options){.size = sizeof(hst_options), .seed = 3});
+    hst_lm_config config = hst_lm_defaults();
+    config.vocabulary = V, config.hidden = D, config.layers = 1;
+    hst_lm *model = hst_lm_new(ctx, &config);
+    static int32_t text[COUNT], ids[L * B], targets[L * B];
+    for (int i = 0; i < COUNT; i++) text[i] = (int32_t)(i * (int64_t)i * 31 % V);
+    static float losses[COUNT - 1], expected[L * B];
+    hst_memory before, after;
+    double nats, sum = 0;
+    hst_memory_stats(ctx, &before);
+    cr_assert_eq(hst_lm_evaluate(model, (hst_symbols){text, HST_I32, COUNT}, L, losses, &nats), HST_OK, "%s",
+                 hst_error(ctx));
+    hst_memory_stats(ctx, &after);
+    // Of the rest, x, U, the first layer's table and all that is small need fewer than 16 D numbers for each place.
+    int64_t logits = hst_loss_rows(V) * V, rest = (L * B + V) * 16 * D;
+    cr_expect(after.peak_total - before.current_total < (logits + rest) * (int64_t)sizeof(float), "%lld bytes",
+              (long long)(after.peak_total - before.current_total));
+    for (int i = 0; i < L * B; i++) ids[i] = text[i % B * L + i / B], targets[i] = text[i % B * L + i / B + 1];
+    hst_no_grad_begin(ctx);
+    hst_tensor *all =
+        hst_lm_forward(model, hst_from_array(ctx, HST_I32, HST_SHAPE(L, B), HST_I32, ids), NULL, false, NULL);
+    hst_copy_out(hst_token_losses(all, hst_from_array(ctx, HST_I32, HST_SHAPE(L, B), HST_I32, targets)), HST_F32,
+                 expected);
+    hst_no_grad_end(ctx);
+    for (int i = 0; i < L * B; i++) {
+        cr_assert_eq(losses[i % B * L + i / B], expected[i], "%d", i); // the order of their sums depends on D and V
+        sum += expected[i];
+    }
+    cr_expect_float_eq(nats, sum / (L * B), 1e-12); // sums of 4096 doubles around 9, in two orders
+    hst_lm_free(model);
+    hst_close(ctx);
+}
+
 Test(train, a_state_of_another_model_is_refused) {
     hst_context *ctx = hst_open(NULL);
     hst_lm *model = make_model(ctx);
