@@ -297,21 +297,34 @@ hst_trainer *hst_trainer_resume(hst_context *ctx, const char *path, const hst_co
     return hst_trainer_resume_in(ctx, path, NULL, text, held_out);
 }
 
-bool hst_trainer_read_options(hst_context *ctx, const char *path, hst_train_options *options) {
-    if (!options || hst_get_status(ctx) != HST_OK) return false;
-    hst_safetensors *file = hst_safetensors_open(ctx, path);
-    hst_trainer saved = {.done.step = 0};
+// What a checkpoint says of its run, without becoming one; false where the file holds a model only.
+static bool read_settings(hst_context *ctx, const char *path, hst_trainer *saved) {
+    hst_safetensors *file = hst_get_status(ctx) == HST_OK ? hst_safetensors_open(ctx, path) : NULL;
     hst_lm_config config;
-    hst_train_defaults(&saved.options, sizeof saved.options);
+    *saved = (hst_trainer){.ctx = ctx};
+    hst_train_defaults(&saved->options, sizeof saved->options);
     bool run = file && hst_safetensors_metadata(file, TRAINING_KEY) &&
-               hst_config_read(ctx, path, file, TRAINING_KEY, fields, &saved) &&
+               hst_config_read(ctx, path, file, TRAINING_KEY, fields, saved) &&
                hst_lm_read_config(ctx, path, file, &config);
     hst_safetensors_close(file);
     if (!run) return false;
-    hst_train_take_model(&config, &saved.options);
-    saved.options.dropout = config.dropout;
+    hst_train_take_model(&config, &saved->options);
+    saved->options.dropout = config.dropout;
+    return true;
+}
+
+bool hst_trainer_read_options(hst_context *ctx, const char *path, hst_train_options *options) {
+    hst_trainer saved;
+    if (!options || !read_settings(ctx, path, &saved)) return false;
     saved.options.size = options->size;
     memcpy(options, &saved.options, options->size < sizeof saved.options ? options->size : sizeof saved.options);
+    return true;
+}
+
+bool hst_trainer_read_isa(hst_context *ctx, const char *path, char *isa, size_t size) {
+    hst_trainer saved;
+    if (!isa || !read_settings(ctx, path, &saved)) return false;
+    snprintf(isa, size, "%s", saved.isa);
     return true;
 }
 

@@ -144,6 +144,9 @@ HST_API hst_trainer *hst_trainer_resume_in(hst_context *ctx, const char *path, c
 // The settings of the run that a checkpoint is of, into *options, which hst_train_defaults has prepared. false where
 // the file holds a model only, which is no error, and after an error.
 HST_API bool hst_trainer_read_options(hst_context *ctx, const char *path, hst_train_options *options);
+// The kernels that a run's checkpoint was made with, as hst_isa names them, into isa[size]; "" where an older file does
+// not say. "unsafe": with unsafe_accumulation, and only a context opened so goes on to the same bytes. false as above.
+HST_API bool hst_trainer_read_isa(hst_context *ctx, const char *path, char *isa, size_t size);
 HST_API void hst_trainer_free(hst_trainer *trainer); // NULL is accepted
 
 // Runs to the end of the plan. Files go to `folder`, which must exist (NULL: none): model.safetensors, the best by

@@ -175,17 +175,28 @@ Test(doctor, info_prints_operations_and_sums) {
     cr_expect(strstr(c.out, "\nembedding          dtable                            (a) dy of every id"), "%s", c.out);
 }
 
-// Training warns, the log and the checkpoint say so, and so does whoever goes on without it.
+// Training warns, the log and the checkpoint say so, and the run goes on in the same way; a safe one goes on so only if
+// it is told to, with a warning.
 Test(doctor, unsafe_training_says_so) {
     write_text("text.txt", 1000);
     child c = RUN("train", "text.txt", "--unsafe-accumulation", "--layers", "1", "--hidden", "8", "--batch", "2",
-                  "--length", "8", "--steps", "4", "-q");
+                  "--length", "8", "--steps", "4", "--save-every", "2", "-q");
     cr_assert_eq(c.code, 0, "%s", c.err);
     cr_expect(strstr(c.err, "warning: --unsafe-accumulation rounds after each addition"), "%s", c.err);
     char *log = read_file("text.run/log.jsonl", NULL);
     cr_expect_str_eq(json_value(log, "start", "unsafe_accumulation"), "true");
     cr_expect_str_eq(json_value(log, "start", "isa"), "\"unsafe\"");
     cr_expect(strstr(json_value(log, "warn", "message"), "--unsafe-accumulation"));
+    write_file("text.run/last.safetensors", "damaged", 7); // the one before it knows as well
     child on = RUN("train", "text.txt", "--resume", "-q");
-    cr_expect(strstr(on.err, "was made with unsafe accumulation; this run goes on with safe"), "%s", on.err);
+    cr_assert_eq(on.code, 0, "%s", on.err);
+    cr_expect(strstr(on.err, "--unsafe-accumulation rounds") && !strstr(on.err, "goes on with"), "%s", on.err);
+    log = strchr(strstr(read_file("text.run/log.jsonl", NULL), "\"event\":\"end\""), '\n') + 1;
+    cr_expect_str_eq(json_value(log, "start", "unsafe_accumulation"), "true");
+    cr_expect_str_eq(json_value(log, "start", "isa"), "\"unsafe\"");
+    RUN("train", "text.txt", TINY, "--steps", "5", "--force");
+    on = RUN("train", "text.txt", "--resume", "-q");
+    cr_expect(on.code == 0 && on.err_size == 0, "%s", on.err);
+    on = RUN("train", "text.txt", "--resume", "-q", "--unsafe-accumulation");
+    cr_expect(strstr(on.err, "was made with safe accumulation; this run goes on with unsafe"), "%s", on.err);
 }

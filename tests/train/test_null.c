@@ -30,6 +30,7 @@ Test(null, no_context) {
     cr_expect(!hst_parameters_new(NULL) && !hst_lm_new(NULL, &config) && !hst_lm_load(NULL, "x") &&
               !hst_corpus_new(NULL));
     cr_expect(!hst_trainer_new(NULL, NULL, NULL, NULL) && !hst_trainer_read_options(NULL, "x", NULL));
+    cr_expect(!hst_trainer_read_isa(NULL, "x", &(char){0}, 1));
     cr_expect(!hst_trainer_resume(NULL, "x", NULL, NULL) && !hst_trainer_resume_in(NULL, "x", NULL, NULL, NULL));
 }
 

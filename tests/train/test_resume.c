@@ -172,6 +172,22 @@ Test(resume, a_checkpoint_without_the_younger_fields) {
     free(last.data);
 }
 
+Test(resume, a_checkpoint_names_its_kernels_and_a_model_none) {
+    char isa[32] = "";
+    hst_trainer *t = fresh(0);
+    hst_trainer_run(t, folder, NULL, NULL);
+    hst_trainer_free(t);
+    cr_expect(!hst_trainer_read_isa(ctx, in_folder("model.safetensors"), isa, sizeof isa) && !*isa);
+    cr_expect_eq(hst_get_status(ctx), HST_OK, "%s", hst_error(ctx));
+    cr_expect(hst_trainer_read_isa(ctx, in_folder("last.safetensors"), isa, sizeof isa));
+    cr_expect_str_eq(isa, hst_isa(ctx));
+    replace_in("last.safetensors", "\"isa\\\":", "\"?sa\\\":");
+    cr_expect(hst_trainer_read_isa(ctx, in_folder("last.safetensors"), isa, sizeof isa) && !*isa);
+    cr_expect(!hst_trainer_read_isa(ctx, in_folder("none.safetensors"), isa, sizeof isa));
+    cr_expect_eq(hst_get_status(ctx), HST_ERROR_IO);
+    hst_clear_error(ctx);
+}
+
 Test(resume, an_optimizer_that_is_not_known_is_refused) {
     hst_trainer *t = fresh(0);
     hst_trainer_run(t, folder, NULL, NULL);

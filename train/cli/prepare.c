@@ -6,6 +6,7 @@
 #include "train/cli/signals.h"
 
 #include <limits.h>
+#include <string.h>
 #include <unistd.h>
 
 // ---- texts ----
@@ -28,11 +29,24 @@ static void drop_short_held_out(run *r) {
     r->held_out = NULL;
 }
 
+static const char *const checkpoints[] = {"last.safetensors", "previous.safetensors"};
+
+bool cli_run_was_unsafe(const run *r) {
+    bool known = false;
+    char path[PATH_MAX], isa[32] = "";
+    for (int i = 0; r->v.resume && !known && i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", r->v.output, checkpoints[i]);
+        hst_context *ctx = hst_open(&(hst_options){.size = sizeof(hst_options), .threads = 1});
+        known = hst_trainer_read_isa(ctx, path, isa, sizeof isa);
+        hst_close(ctx);
+    }
+    return !strcmp(isa, "unsafe");
+}
+
 // The run's newest checkpoint, or, if that is damaged, the one before it; its tokenizer goes to r.
 static const char *find_checkpoint(run *r, char *path, size_t size) {
-    static const char *const names[] = {"last.safetensors", "previous.safetensors"};
     for (int i = 0; i < 2; i++) {
-        snprintf(path, size, "%s/%s", r->v.output, names[i]);
+        snprintf(path, size, "%s/%s", r->v.output, checkpoints[i]);
         if (i > 0 && access(path, F_OK) != 0) break;
         if (i > 0) {
             cli_run_warn(r, hst_error(r->ctx));

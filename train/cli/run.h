@@ -35,6 +35,9 @@ void cli_run_log_end(run *r, const char *result, const char *error);
 // A few steps of a prepared run without its folder, and what all of it would take; the exit code.
 int cli_dry_run(run *r);
 
+// Whether the run to go on with, if there is one, was made with unsafe accumulation: a context is opened so.
+bool cli_run_was_unsafe(const run *r);
+
 // Reads the texts and makes the trainer, with everything that could fail at the end tried before the first step; opens
 // the folder and its log unless this is a dry run. The exit code, after printing what is wrong.
 int cli_run_prepare(run *r);

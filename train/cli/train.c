@@ -156,6 +156,7 @@ static int run_train(const void *values, int count, char **operands) {
     int code = cli_deepspeed_read(&r.v);
     if (code != CLI_DONE) return code;
     if (!cli_train_options_fit(&r.v) || !cli_precision_fit(&r.v)) return CLI_USAGE;
+    r.v.common.unsafe |= cli_run_was_unsafe(&r);
     cli_progress_begin(&r.progress, r.v.quiet);
     r.ctx = cli_open(&r.v.common, on_library_message, &r, &code);
     if (!r.ctx) return code;
