@@ -234,12 +234,17 @@ static hst_status check_progress(const hst_scaler *s) {
     bool ended = t->action == HST_SCALER_AT_FLOOR && profiles[t->profile].ends_at_floor;
     bool too_many = s->options.max_consecutive_skips > 0 && t->consecutive_skips >= s->options.max_consecutive_skips;
     if (!ended && !too_many) return HST_OK;
-    char what[192] = "the loss", why[96] = "from where it is not lowered";
-    if (t->action != HST_SCALER_NAN_LOSS) snprintf(what, sizeof what, "the gradient of %s", s->where);
-    if (!ended) snprintf(why, sizeof why, "the last of %lld steps skipped in a row", (long long)t->consecutive_skips);
-    return hst_fail(s->ctx, HST_ERROR_DIVERGED,
-                    "training diverged at the scaler's update %lld: %s is not finite at loss scale %.9g, %s",
-                    (long long)(t->steps + t->skipped), what, (double)t->before, why);
+    const char *limit = t->action == HST_SCALER_AT_FLOOR   ? ", from where it is not lowered"
+                        : t->action == HST_SCALER_CONSTANT ? ", a constant"
+                                                           : "";
+    char gradient[192], skips[96] = "";
+    const char *what =
+        t->action == HST_SCALER_NAN_LOSS ? "the loss itself is not finite, whatever the loss scale," : gradient;
+    snprintf(gradient, sizeof gradient, "the gradient of %s is not finite at loss scale", s->where);
+    if (!ended)
+        snprintf(skips, sizeof skips, ", the last of %lld steps skipped in a row", (long long)t->consecutive_skips);
+    return hst_fail(s->ctx, HST_ERROR_DIVERGED, "training diverged at the scaler's update %lld: %s %.9g%s%s",
+                    (long long)(t->steps + t->skipped), what, (double)t->before, limit, skips);
 }
 
 hst_status hst_scaler_update(hst_scaler *s) {

@@ -153,9 +153,27 @@ Test(scaler, overflows_in_a_row_end_in_an_error) {
     s = hst_scaler_new(ctx, &o);
     for (int i = 0; i < 63; i++) cr_assert_eq(update(s, 'O'), HST_OK);
     cr_expect_eq(update(s, 'O'), HST_ERROR_DIVERGED);
-    expect_error(HST_ERROR_DIVERGED, "update 64: the gradient of w is not finite at loss scale 7.10542736e-15, the last "
-                                     "of 64 steps skipped in a row");
+    expect_error(HST_ERROR_DIVERGED,
+                 "update 64: the gradient of w is not finite at loss scale 7.10542736e-15, the last "
+                 "of 64 steps skipped in a row");
     hst_scaler_free(s);
+}
+
+// Whether a lower scale could still have helped is in the sentence.
+Test(scaler, the_last_of_many_skips_says_whether_the_scale_could_be_lower) {
+    static const struct {
+        hst_scaler_profile profile;
+        const char *words;
+    } cases[] = {{HST_SCALER_APEX, "scale 0.5, from where it is not lowered, the last of 4 steps skipped in a row"},
+                 {HST_SCALER_STATIC, "scale 2, a constant, the last of 4 steps skipped in a row"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hst_scaler_options o = hst_scaler_defaults(cases[i].profile);
+        o.init_scale = 2, o.min_scale = 0.5, o.max_consecutive_skips = 4;
+        hst_scaler *s = hst_scaler_new(ctx, &o);
+        for (int k = 0; k < 4; k++) cr_expect_eq(update(s, 'O'), k < 3 ? HST_OK : HST_ERROR_DIVERGED);
+        expect_error(HST_ERROR_DIVERGED, cases[i].words);
+        hst_scaler_free(s);
+    }
 }
 
 Test(scaler, what_an_overflow_at_the_floor_does_is_the_profiles) {
@@ -249,7 +267,9 @@ Test(scaler, a_loss_that_is_not_finite_lowers_nothing) {
     for (int i = 0; i < 63; i++) cr_assert_eq(update(s, 'L'), HST_OK);
     expect_words(s, "kept 65536, the loss is not finite");
     update(s, 'L');
-    expect_error(HST_ERROR_DIVERGED, "update 64: the loss is not finite at loss scale 65536, the last of 64 steps");
+    expect_error(HST_ERROR_DIVERGED,
+                 "diverged at the scaler's update 64: the loss itself is not finite, whatever the loss "
+                 "scale, 65536, the last of 64 steps skipped in a row");
     hst_scaler_free(s);
 }
 
