@@ -85,6 +85,26 @@ Test(convert, wrong_uses_say_what_is_wrong) {
     }
 }
 
+// Two stacks in one state_dict: which one is asked for as a module is named, with or without the dot behind it.
+Test(convert, a_prefix_needs_no_dot) {
+    static const char header[] =
+        "{\"a.rnn_lst.0.weight\":{\"dtype\":\"F32\",\"shape\":[3,9],\"data_offsets\":[0,108]},"
+        "\"a.rnn_lst.0.weight_c\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[108,132]},"
+        "\"a.rnn_lst.0.bias\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[132,156]},"
+        "\"ab.rnn_lst.0.bias\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[156,180]}}";
+    enum { LENGTH = sizeof header - 1 };
+    char file[8 + LENGTH + 180] = {(char)(LENGTH & 255), LENGTH >> 8}; // the numbers are 0
+    memcpy(file + 8, header, LENGTH);
+    write_file("two.safetensors", file, sizeof file);
+    child c = RUN("convert", "two.safetensors", "-o", "dot.safetensors", "--prefix", "a.");
+    expect(&c, 0, "dot.safetensors: a stack, 1 layers of 3, 39 parameters");
+    c = RUN("convert", "two.safetensors", "-o", "none.safetensors", "--prefix", "a");
+    expect(&c, 0, "1 tensors of two.safetensors left out");
+    cr_expect(same_files("dot.safetensors", "none.safetensors"));
+    c = RUN("convert", "two.safetensors", "-o", "x", "--prefix", "");
+    expect(&c, 3, "two.safetensors: has no tensor rnn_lst.0.bias, so no stack of SRU layers of this prefix");
+}
+
 // A pipe, and so a device, stays what it is, even with --force.
 Test(convert, a_pipe_is_not_replaced) {
     train();

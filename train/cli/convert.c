@@ -26,7 +26,7 @@ static const cli_option options[] = {
      .help = "names and orientation of its matrices: as SRU 2.x or 3.x has them"},
     {.help = "The old file"},
     {"prefix", 0, "PREFIX", CLI_TEXT, AT(prefix), .standard = "all of them",
-     .help = "take the tensors whose names start with this (\"encoder.\"), leave out the others"},
+     .help = "take the tensors of the module of this name (\"encoder\"), leave out the others"},
     {.help = "What a state_dict does not tell; a file that halfstep wrote says it itself"},
     {"bidirectional", 0, NULL, CLI_FLAG, AT(bidirectional), .help = "half of the columns run backwards in time"},
     {"tanh", 0, NULL, CLI_FLAG, AT(tanh), .help = "the layers were made with use_tanh"},
@@ -35,9 +35,16 @@ static const cli_option options[] = {
     {"v1", 0, NULL, CLI_FLAG, AT(v1), .help = "their weight_c is 0 and not to be learned"},
     {0}};
 
-static hst_conversion conversion_of(const convert_values *v) {
+// A module's prefix ends with a dot, which may be left out.
+static const char *with_dot(const char *prefix, char *buffer, size_t size) {
+    if (!prefix || !*prefix || prefix[strlen(prefix) - 1] == '.') return prefix;
+    snprintf(buffer, size, "%s.", prefix);
+    return buffer;
+}
+
+static hst_conversion conversion_of(const convert_values *v, const char *prefix) {
     static const hst_dtype dtypes[] = {HST_F32, HST_F32, HST_F16, HST_BF16};
-    hst_conversion c = {.prefix = v->prefix,
+    hst_conversion c = {.prefix = prefix,
                         .version = v->format ? v->format + 1 : 0,
                         .names_dtype = v->dtype != 0,
                         .dtype = dtypes[v->dtype],
@@ -70,7 +77,7 @@ static void print_result(const convert_values *v, const char *from, const hst_co
 
 static int run(const void *values, int count, char **operands) {
     const convert_values *v = values;
-    char inside[PATH_MAX];
+    char inside[PATH_MAX], prefix[PATH_MAX];
     int code = CLI_DONE;
     (void)count;
     const char *from = cli_model_path(operands[0], inside, sizeof inside);
@@ -84,7 +91,7 @@ static int run(const void *values, int count, char **operands) {
     }
     hst_context *ctx = cli_open(&v->common, NULL, NULL, &code);
     if (!ctx) return code;
-    hst_conversion how = conversion_of(v);
+    hst_conversion how = conversion_of(v, with_dot(v->prefix, prefix, sizeof prefix));
     hst_converted done;
     hst_status status = hst_convert(ctx, from, v->output, &how, &done);
     if (status != HST_OK)
