@@ -62,6 +62,7 @@ static void become(const char *const *arguments, void (*setup)(void)) {
     char *argv[64] = {(char *)"halfstep"};
     for (int i = 0; arguments[i] && i < 62; i++) argv[i + 1] = (char *)arguments[i];
     signal(SIGINT, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
     signal(SIGPIPE, SIG_DFL);
     open_as(STDIN_FILENO, "stdin.txt", O_RDONLY);
     open_as(STDOUT_FILENO, "stdout.txt", O_WRONLY | O_CREAT | O_TRUNC);

@@ -52,10 +52,10 @@ Test(stopping, a_folder_takes_one_run_at_a_time) {
 }
 
 Test(stopping, a_signal_saves_and_exits_with_its_number) {
-    static const int numbers[] = {SIGINT, SIGTERM};
-    static const char *const names[] = {"SIGINT", "SIGTERM"};
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    static const char *const names[] = {"SIGINT", "SIGTERM", "SIGHUP"};
     write_text("text.txt", 2000);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         child c = child_start(NULL, NULL,
                               (const char *[]){"train", "text.txt", TINY, "--steps", "100000000", "--val-split", "0.25",
                                                "--force", NULL});
@@ -69,6 +69,25 @@ Test(stopping, a_signal_saves_and_exits_with_its_number) {
         char *log = read_file("text.run/log.jsonl", NULL);
         cr_assert(is_json_lines(log));
         cr_assert_str_eq(json_value(log, "end", "result"), "\"stopped\"");
+        cr_assert_eq(remove("text.run/log.jsonl"), 0);
+    }
+}
+
+static void ignore_hang_ups(void) { signal(SIGHUP, SIG_IGN); }
+
+// A terminal that is closed may send SIGHUP twice, from the kernel and from the shell: nobody asks to leave at once.
+// Under nohup it is nothing at all.
+Test(stopping, a_closed_terminal_saves_and_nohup_goes_on) {
+    const char *const arguments[] = {"train", "text.txt", TINY, "--steps", "100000000", "--force", NULL};
+    write_text("text.txt", 2000);
+    for (int nohup = 0; nohup < 2; nohup++) {
+        child c = child_start(NULL, nohup ? ignore_hang_ups : NULL, arguments);
+        await_steps("text.run/log.jsonl");
+        for (int i = 0; i < 3; i++) kill(c.pid, SIGHUP);
+        if (nohup) kill(c.pid, SIGTERM);
+        child_finish(&c);
+        cr_assert_eq(c.code, 128 + (nohup ? SIGTERM : SIGHUP), "%d: %s", c.code, c.err);
+        cr_assert(strstr(c.err, "saved in text.run/last.safetensors"), "%s", c.err);
         cr_assert_eq(remove("text.run/log.jsonl"), 0);
     }
 }

@@ -117,7 +117,7 @@ Test(surfaces, the_manual_documents_every_exit_code_and_variable) {
                                         "\n\\fB2\\fP\n",
                                         "\n\\fB3\\fP\n",
                                         "\n\\fB4\\fP\n",
-                                        "\n\\fB130, 143\\fP\n",
+                                        "\n\\fB129, 130, 143\\fP\n",
                                         "\n\\fBHALFSTEP_ISA\\fP\n",
                                         "\n\\fBNO_COLOR\\fP\n",
                                         "\n\\fBlog.jsonl\\fP\n"};

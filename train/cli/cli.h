@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-// Exit codes; 130 and 143 (128 + signal) say that a signal stopped the run after saving.
+// Exit codes; 129, 130 and 143 (128 + signal) say that a signal stopped the run after saving.
 enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INPUT = 3, CLI_DIVERGED = 4 };
 
 // Every command's options start with these; their table is cli_common_options.

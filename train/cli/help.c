@@ -12,7 +12,7 @@ const cli_term cli_exit_codes[] = {
     {"2", "the command line is wrong"},
     {"3", "an input or a model file is wrong: missing, unreadable, empty, too small, damaged"},
     {"4", "training diverged; what was saved before is kept"},
-    {"130, 143", "stopped by SIGINT or SIGTERM, after saving"},
+    {"129, 130, 143", "stopped by SIGHUP, SIGINT or SIGTERM, after saving"},
     {NULL, NULL}};
 
 const cli_term cli_environment[] = {

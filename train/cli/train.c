@@ -106,7 +106,7 @@ static void draw_losses(const run *r) {
 
 static int finish_stopped(run *r, int number) {
     cli_run_log_end(r, "stopped", NULL);
-    const char *name = number == SIGTERM ? "SIGTERM" : "SIGINT";
+    const char *name = number == SIGTERM ? "SIGTERM" : number == SIGHUP ? "SIGHUP" : "SIGINT";
     if (!r->saved)
         fprintf(stderr, "stopped by %s before there was anything to save\n", name);
     else {
@@ -186,9 +186,9 @@ const cli_command cli_train = {
     .summary = "train a language model on texts",
     .details = "Trains a language model. TEXT is a file, a folder (all its text files) or - for standard "
                "input; several are read one after the other. RUN gets model.safetensors (the best by the held-out "
-               "text), last.safetensors and previous.safetensors (the newest two), log.jsonl and loss.png. Ctrl-C ends "
-               "the run "
-               "after the step at hand and saves; --resume goes on, to the same bytes.",
+               "text), last.safetensors and previous.safetensors (the newest two), log.jsonl and loss.png. Ctrl-C, "
+               "or a terminal that is closed, ends the run after the step at hand and saves; --resume goes on, to the "
+               "same bytes; under nohup the run does not end with its terminal.",
     .examples = examples,
     .files = cli_run_files,
     .options = cli_train_options,
