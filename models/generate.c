@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "autograd/casts.h"
 #include "models/language_model.h"
 
 enum { PROMPT_CHUNK = 256 };
@@ -55,39 +54,19 @@ static int choose(candidate *c, int64_t count, const hst_sampling *s, uint64_t p
 }
 
 typedef struct generator {
-    hst_lm model; // as it is read: the weights of its products in another dtype, if that was asked for
-    hst_sru sru;
+    hst_lm_lowered as;
     hst_tensor *state; // (N, 1, D), carried
     candidate *last;   // one a symbol: the logits after the last input
 } generator;
 
-// For a symbol each weight is read once, and the time is that of reading it: 16 bits are half of it. Products take any
-// mix of dtypes, so nothing else changes.
-static bool lower_weights(generator *g, hst_dtype dtype) {
-    hst_lm *m = &g->model;
-    size_t bytes = (size_t)m->config.layers * sizeof *g->sru.layers;
-    hst_sru_layer *layers = hst_workspace(m->ctx, bytes);
-    if (!layers) return false;
-    memcpy(layers, m->sru->layers, bytes);
-    for (int i = 0; i < m->config.layers; i++) {
-        layers[i].weight = hst_shadow(layers[i].weight, dtype);
-        if (layers[i].weight_proj) layers[i].weight_proj = hst_shadow(layers[i].weight_proj, dtype);
-    }
-    g->sru = *m->sru;
-    g->sru.layers = layers;
-    m->sru = &g->sru;
-    m->output = hst_shadow(m->output, dtype);
-    return m->ctx->status == HST_OK;
-}
-
 // Feeds symbols in; leaves the state and the logits after the last of them.
 static bool feed(generator *g, hst_symbols symbols) {
-    hst_context *ctx = g->model.ctx;
+    hst_context *ctx = g->as.model.ctx;
     hst_scope_begin(ctx);
     hst_tensor *c, *ids = hst_from_array(ctx, symbols.dtype, HST_SHAPE(symbols.count, 1), symbols.dtype, symbols.data);
-    hst_tensor *logits = hst_lm_forward(&g->model, ids, g->state, false, &c);
+    hst_tensor *logits = hst_lm_forward(&g->as.model, ids, g->state, false, &c);
     if (logits) {
-        int64_t v = g->model.config.vocabulary;
+        int64_t v = g->as.model.config.vocabulary;
         hst_copy_tensor(g->state, c, false);
         for (int64_t i = 0; i < v; i++) {
             g->last[i] =
@@ -102,15 +81,10 @@ static bool feed(generator *g, hst_symbols symbols) {
 }
 
 static bool check(const hst_lm *m, hst_symbols prompt, const hst_sampling *s) {
-    bool float_weights = s->weights == HST_F32 || s->weights == HST_F16 || s->weights == HST_BF16;
     if (!(s->temperature >= 0 && s->top_k >= 0 && s->top_p > 0 && s->top_p <= 1))
         hst_fail(m->ctx, HST_ERROR_VALUE,
                  "hst_lm_generate: temperature %g and top_k %lld must not be negative, top_p %g in (0, 1]",
                  s->temperature, (long long)s->top_k, s->top_p);
-    else if (!float_weights)
-        hst_fail(m->ctx, HST_ERROR_DTYPE,
-                 "hst_lm_generate: weights cannot be read as %s; f32, f16 or bf16 are possible",
-                 hst_dtype_name(s->weights));
     else if (prompt.count < 1)
         hst_fail(m->ctx, HST_ERROR_VALUE, "hst_lm_generate: the prompt is empty; a symbol is needed to start from");
     return m->ctx->status == HST_OK;
@@ -126,7 +100,7 @@ static void run(generator *g, hst_symbols prompt, int64_t tokens, const hst_samp
     for (int64_t i = 0, left; (left = prompt.count - i) > 0; i += PROMPT_CHUNK)
         if (!feed(g, part(prompt, i, left < PROMPT_CHUNK ? left : PROMPT_CHUNK))) return;
     for (int64_t i = 0; i < tokens; i++) {
-        int32_t symbol = choose(g->last, g->model.config.vocabulary, s, (uint64_t)i);
+        int32_t symbol = choose(g->last, g->as.model.config.vocabulary, s, (uint64_t)i);
         if (!emit(symbol, user) || i + 1 == tokens || !feed(g, (hst_symbols){&symbol, HST_I32, 1})) return;
     }
 }
@@ -141,12 +115,11 @@ hst_status hst_lm_generate(const hst_lm *m, hst_symbols prompt, int64_t tokens, 
     if (!emit) return hst_fail(ctx, HST_ERROR_VALUE, "hst_lm_generate: emit is NULL; it takes the symbols");
     hst_no_grad_begin(ctx);
     hst_scope_begin(ctx);
-    generator g = {.model = *m,
-                   .state = hst_zeros(ctx, HST_F32, HST_SHAPE(m->config.layers, 1, m->config.hidden)),
+    generator g = {.state = hst_zeros(ctx, HST_F32, HST_SHAPE(m->config.layers, 1, m->config.hidden)),
                    .last = hst_workspace(ctx, (size_t)m->config.vocabulary * sizeof *g.last)};
-    bool ready = g.state && g.last && (sampling->weights == HST_F32 || lower_weights(&g, sampling->weights));
-    if (ready) run(&g, prompt, tokens, sampling, emit, user);
-    hst_workspace_free(ctx, g.sru.layers);
+    if (hst_lm_lower(m, "hst_lm_generate", sampling->weights, &g.as) && g.state && g.last)
+        run(&g, prompt, tokens, sampling, emit, user);
+    hst_lm_lowered_free(&g.as);
     hst_workspace_free(ctx, g.last);
     hst_scope_end(ctx, NULL);
     hst_no_grad_end(ctx);

@@ -1,6 +1,7 @@
 // language_model.c: embedding -> SRU stack -> layer norm -> dropout -> output layer.
 #include <math.h>
 #include <string.h>
+#include "autograd/casts.h"
 #include "models/language_model.h"
 #include "ops/table.h"
 
@@ -114,6 +115,36 @@ hst_tensor *hst_lm_forward(const hst_lm *m, hst_tensor *ids, hst_tensor *c0, boo
     if (!m) return NULL;
     return hst_lm_logits(m, hst_lm_hidden(m, ids, c0, training, c_last));
 }
+
+// Few symbols at a time read each weight for themselves, and the time is that of reading it: 16 bits are half of it.
+// Products take any mix of dtypes, so nothing else changes.
+static void lower_weights(hst_lm_lowered *l, hst_dtype dtype) {
+    hst_lm *m = &l->model;
+    size_t bytes = (size_t)m->config.layers * sizeof *l->sru.layers;
+    hst_sru_layer *layers = hst_workspace(m->ctx, bytes);
+    if (!layers) return;
+    memcpy(layers, m->sru->layers, bytes);
+    for (int i = 0; i < m->config.layers; i++) {
+        layers[i].weight = hst_shadow(layers[i].weight, dtype);
+        if (layers[i].weight_proj) layers[i].weight_proj = hst_shadow(layers[i].weight_proj, dtype);
+    }
+    l->sru = *m->sru;
+    l->sru.layers = layers;
+    m->sru = &l->sru;
+    m->output = hst_shadow(m->output, dtype);
+}
+
+bool hst_lm_lower(const hst_lm *m, const char *asked, hst_dtype dtype, hst_lm_lowered *lowered) {
+    *lowered = (hst_lm_lowered){.model = *m};
+    if (dtype == HST_F16 || dtype == HST_BF16)
+        lower_weights(lowered, dtype);
+    else if (dtype != HST_F32)
+        hst_fail(m->ctx, HST_ERROR_DTYPE, "%s: weights cannot be read as %s; f32, f16 or bf16 are possible", asked,
+                 hst_dtype_name(dtype));
+    return m->ctx->status == HST_OK;
+}
+
+void hst_lm_lowered_free(hst_lm_lowered *l) { hst_workspace_free(l->model.ctx, l->sru.layers); }
 
 hst_tensor *hst_lm_loss(const hst_lm *m, hst_tensor *ids, hst_tensor *targets, hst_tensor *c0, bool training,
                         hst_tensor **c_last) {

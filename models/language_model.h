@@ -21,4 +21,14 @@ void hst_lm_take_stack(const hst_sru_config *stack, hst_lm_config *config);
 hst_tensor *hst_lm_hidden(const hst_lm *model, hst_tensor *ids, hst_tensor *c0, bool training, hst_tensor **c_last);
 hst_tensor *hst_lm_logits(const hst_lm *model, hst_tensor *hidden);
 
+// A model as it is read: the weights of its products in another dtype. `model` is a view, of m while that is there.
+typedef struct hst_lm_lowered {
+    hst_lm model;
+    hst_sru sru;
+} hst_lm_lowered;
+
+// With HST_F32 it is m as it is. HST_ERROR_DTYPE for what is no dtype of weights, after the name of the function asked.
+bool hst_lm_lower(const hst_lm *m, const char *asked, hst_dtype dtype, hst_lm_lowered *lowered);
+void hst_lm_lowered_free(hst_lm_lowered *lowered);
+
 #endif

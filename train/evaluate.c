@@ -99,6 +99,16 @@ hst_status hst_evaluate_while(const hst_lm *model, hst_symbols text, int64_t res
 
 static bool always(void *user) { return (void)user, true; }
 
+hst_status hst_lm_evaluate_as(const hst_lm *model, hst_dtype weights, hst_symbols text, int64_t reset, float *losses,
+                              double *nats) {
+    hst_lm_lowered as;
+    if (!model) return HST_ERROR_STATE;
+    if (hst_lm_lower(model, "hst_lm_evaluate", weights, &as))
+        hst_evaluate_while(&as.model, text, reset, losses, nats, always, NULL);
+    hst_lm_lowered_free(&as);
+    return model->ctx->status;
+}
+
 hst_status hst_lm_evaluate(const hst_lm *model, hst_symbols text, int64_t reset, float *losses, double *nats) {
-    return model ? hst_evaluate_while(model, text, reset, losses, nats, always, NULL) : HST_ERROR_STATE;
+    return hst_lm_evaluate_as(model, HST_F32, text, reset, losses, nats);
 }

@@ -171,6 +171,10 @@ HST_API const hst_train_options *hst_trainer_options(hst_trainer *trainer); // s
 // carried through; reset N: an empty state every N predictions. *nats gets the mean, natural logarithm; losses[n - 1],
 // if not NULL, each of them. HST_ERROR_DIVERGED where the mean is not finite.
 HST_API hst_status hst_lm_evaluate(const hst_lm *model, hst_symbols text, int64_t reset, float *losses, double *nats);
+// The same with products that read the weights in f32, f16 or bf16, rounded once, as hst_lm_generate does if its
+// sampling's `weights` say so. HST_ERROR_DTYPE for another dtype.
+HST_API hst_status hst_lm_evaluate_as(const hst_lm *model, hst_dtype weights, hst_symbols text, int64_t reset,
+                                      float *losses, double *nats);
 
 #ifdef __cplusplus
 }

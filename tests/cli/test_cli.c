@@ -38,7 +38,7 @@ Test(cli, wrong_command_lines_exit_2_and_say_why) {
         {{"train", "x", "--temp", "4"}, "no option `--temp`"},
         {{"train", "x", "-z"}, "no option `-z`"},
         {{"generate", "x", "--temp=4"}, "did you mean `--temperature`?"},
-        {{"eval", "x", "y", "--weights"}, "halfstep help eval"},
+        {{"eval", "x", "y", "--rounding"}, "halfstep help eval"},
         {{"train"}, "TEXT..."},
         {{"eval", "x"}, "MODEL TEXT..."},
         {{"generate", "x", "y"}, "MODEL"},

@@ -322,6 +322,23 @@ Test(cli_runs, eval_reads_the_same_text_in_any_form) {
     cr_assert(one.code == 3 && strstr(one.err, "1 byte"), "%s", one.err);
 }
 
+// Rounding the weights of products is most of what rounding a file is, and changes the loss; a file that is rounded has
+// the loss of its f32 to the last digit, since widening is exact.
+Test(cli_runs, eval_reads_weights_in_the_dtype_asked_for) {
+    train_tiny();
+    RUN("convert", "text.run", "-o", "half.safetensors", "--dtype", "bf16");
+    child f32 = RUN("eval", "text.run", "text.txt", "--json"),
+          bf16 = RUN("eval", "text.run", "text.txt", "--json", "--weights", "bf16"),
+          stored = RUN("eval", "half.safetensors", "text.txt", "--json"),
+          widened = RUN("eval", "half.safetensors", "text.txt", "--json", "--weights=f32");
+    cr_assert(f32.code == 0 && bf16.code == 0 && stored.code == 0 && widened.code == 0, "%s", bf16.err);
+    cr_expect_str_eq(stored.out, widened.out);
+    cr_expect_str_neq(bf16.out, f32.out);
+    cr_expect_str_neq(stored.out, f32.out);
+    child wrong = RUN("eval", "text.run", "text.txt", "--weights", "f64");
+    cr_expect(wrong.code == 2 && strstr(wrong.err, "one of stored|f32|f16|bf16"), "%s", wrong.err);
+}
+
 // ---- generate ----
 
 Test(cli_runs, generate_prints_prompt_and_continuation) {

@@ -137,6 +137,41 @@ Test(train, a_model_with_weights_that_are_not_finite_has_no_loss) {
     hst_close(ctx);
 }
 
+// Rounds all weights that products read, and no other.
+static void round_products(const hst_lm *model, hst_dtype dtype) {
+    hst_parameters *list = hst_lm_parameters(model);
+    for (int i = 0; i < hst_parameter_count(list); i++) {
+        const char *name = hst_parameter_name(list, i);
+        hst_tensor *w = hst_parameter_value(list, i);
+        if (hst_rank(w) == 2 && !strstr(name, "embedding")) hst_copy_tensor(w, hst_cast(w, dtype), false);
+    }
+}
+
+Test(train, evaluation_reads_weights_in_16_bits) {
+    for (int k = 0; k < 4; k++) {
+        hst_context *ctx = hst_open(&(hst_options){.size = sizeof(hst_options), .seed = 4});
+        hst_lm_config config = hst_lm_defaults();
+        config.hidden = 24, config.layers = 2, config.projection_size = k & 1 ? 7 : 0;
+        hst_dtype dtype = k & 2 ? HST_BF16 : HST_F16;
+        hst_lm *model = hst_lm_new(ctx, &config);
+        hst_symbols text = hst_byte_symbols("weights are read in as many bits as a product needs of them", 59);
+        double as_they_are, rounded, expected;
+        cr_assert_eq(hst_lm_evaluate_as(model, HST_F32, text, 0, NULL, &as_they_are), HST_OK, "%s", hst_error(ctx));
+        cr_assert_eq(hst_lm_evaluate(model, text, 0, NULL, &expected), HST_OK);
+        cr_expect_eq(as_they_are, expected);
+        cr_assert_eq(hst_lm_evaluate_as(model, dtype, text, 0, NULL, &rounded), HST_OK, "%s", hst_error(ctx));
+        round_products(model, dtype);
+        cr_assert_eq(hst_lm_evaluate(model, text, 0, NULL, &expected), HST_OK);
+        cr_expect(rounded == expected && rounded != as_they_are, "%d: %.17g, %.17g, of f32 %.17g", k, rounded, expected,
+                  as_they_are);
+        cr_expect_eq(hst_lm_evaluate_as(model, HST_I32, text, 0, NULL, &rounded), HST_ERROR_DTYPE);
+        cr_expect_str_eq(hst_error(ctx),
+                         "hst_lm_evaluate: weights cannot be read as i32; f32, f16 or bf16 are possible");
+        hst_lm_free(model);
+        hst_close(ctx);
+    }
+}
+
 // What hst_lm_generate feeds step by step must be the same as one pass over the whole text: greedy continuation.
 Test(train, generation_continues_what_a_whole_pass_predicts) {
     hst_context *ctx = hst_open(&(hst_options){.size = sizeof(hst_options), .seed = 4});

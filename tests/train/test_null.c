@@ -103,6 +103,7 @@ Test(null, nothing_else) {
     cr_expect(hst_sru_save(NULL, "x") && hst_sru_export(NULL, "x", 2, HST_F32) && hst_sru_read(NULL, "x"));
     cr_expect(hst_lm_export(NULL, "x", 2, HST_F32));
     cr_expect(hst_lm_save(NULL, "x") && hst_lm_generate(NULL, none, 1, &sampling, keep_going, NULL));
+    cr_expect(hst_lm_evaluate_as(NULL, HST_F16, none, 0, NULL, &nats));
     cr_expect(hst_lm_evaluate(NULL, none, 0, NULL, &nats) && hst_lm_set_tokenizer(NULL, NULL) &&
               !hst_lm_tokenizer(NULL));
     hst_sru_free(NULL), hst_lm_free(NULL);

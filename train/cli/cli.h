@@ -103,4 +103,8 @@ const char *cli_model_path(const char *path, char *buffer, size_t size);
 enum { CLI_UNKNOWN_ERROR, CLI_UNKNOWN_SKIP };
 #define CLI_UNKNOWN_CHOICES "error|skip"
 
+// The dtype in which products read the weights: the choices of --weights, and what one means for a model.
+#define CLI_WEIGHTS_CHOICES "stored|f32|f16|bf16"
+hst_dtype cli_weights(int choice, const hst_lm *model);
+
 #endif

@@ -66,3 +66,8 @@ hst_lm *cli_read_model(hst_context *ctx, const char *path, hst_tokenizer **token
                  (long long)symbols);
     return model;
 }
+
+hst_dtype cli_weights(int choice, const hst_lm *model) {
+    static const hst_dtype dtypes[] = {HST_F32, HST_F32, HST_F16, HST_BF16}; // of CLI_WEIGHTS_CHOICES
+    return choice == 0 ? hst_lm_stored_dtype(model) : dtypes[choice];
+}

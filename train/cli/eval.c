@@ -9,7 +9,7 @@ typedef struct eval_values {
     cli_common common;
     int64_t reset;
     double share;
-    int unknown;
+    int unknown, weights;
     bool per_token, json;
 } eval_values;
 
@@ -21,6 +21,8 @@ static const cli_option options[] = {
      .standard = "0, all of it", .help = "only this share at the text's end, what train's --val-split holds out"},
     {"unknown", 0, NULL, CLI_CHOICE, offsetof(eval_values, unknown), .choices = CLI_UNKNOWN_CHOICES,
      .help = "what to do with characters that the model has never seen"},
+    {"weights", 0, NULL, CLI_CHOICE, offsetof(eval_values, weights), .choices = CLI_WEIGHTS_CHOICES,
+     .help = "dtype in which products read the weights, rounded to it if need be, as in `halfstep generate`"},
     {.help = "Output"},
     {"per-token", 0, NULL, CLI_FLAG, offsetof(eval_values, per_token),
      .help = "print each prediction: the symbol's first byte in the text, the symbol, its loss in nats"},
@@ -116,7 +118,8 @@ static int evaluate(const evaluation *e) {
         cli_error("out of memory for %lld losses", (long long)text.count);
         return CLI_FAILED;
     }
-    hst_status status = hst_lm_evaluate(e->model, text, e->v->reset, losses, &nats);
+    hst_status status =
+        hst_lm_evaluate_as(e->model, cli_weights(e->v->weights, e->model), text, e->v->reset, losses, &nats);
     if (status == HST_OK && losses)
         print_losses(e, losses);
     else if (status == HST_OK)

@@ -16,10 +16,6 @@ typedef struct generate_values {
     int unknown, weights;
 } generate_values;
 
-enum { AS_STORED };
-#define WEIGHTS "stored|f32|f16|bf16"
-static const hst_dtype dtypes[] = {HST_F32, HST_F32, HST_F16, HST_BF16}; // of WEIGHTS
-
 #define AT(field) offsetof(generate_values, field)
 
 static const cli_option options[] = {
@@ -39,7 +35,7 @@ static const cli_option options[] = {
      .help = "only among the most likely that together have probability P"},
     {"seed", 0, "SEED", CLI_SEED, AT(sampling.seed), .help = "same seed, same text"},
     {.help = "Speed"},
-    {"weights", 0, NULL, CLI_CHOICE, AT(weights), .choices = WEIGHTS,
+    {"weights", 0, NULL, CLI_CHOICE, AT(weights), .choices = CLI_WEIGHTS_CHOICES,
      .help =
          "dtype in which products read the weights, rounded to it if need be: 16 bits are nearly twice as fast where "
          "weights come from memory; `halfstep convert --dtype bf16` stores them so"},
@@ -83,7 +79,7 @@ static int sample(hst_context *ctx, const generate_values *v, const hst_lm *mode
     if (!print(&p, (const char *)hst_corpus_bytes(prompt), (size_t)hst_corpus_size(prompt)))
         return cli_output_failure(p.error);
     hst_sampling sampling = v->sampling;
-    sampling.weights = v->weights == AS_STORED ? hst_lm_stored_dtype(model) : dtypes[v->weights];
+    sampling.weights = cli_weights(v->weights, model);
     hst_status status = hst_lm_generate(model, symbols, v->tokens, &sampling, emit, &p);
     if (p.error) return cli_output_failure(p.error);
     if (p.interactive && p.last != '\n') putchar('\n'); // the shell's prompt wants a line of its own
