@@ -293,3 +293,24 @@ Test(deepspeed, a_file_and_the_command_line_that_say_the_same_exclude_each_other
     cr_expect(c.code == 2 && strstr(c.err, "1000 steps of warm-up are a share of a run whose --steps have to be given"),
               "%s", c.err);
 }
+
+// JSON may write any character as its number: keys and names are what they say, and a dot so written is still none of
+// ours. A quote and a backslash stay as they stand.
+Test(deepspeed, escapes_are_the_characters_that_they_stand_for) {
+    write_text("text.txt", 2000);
+    write_config(
+        "{\"bf\\u00316\": {\"\\u0065n\\u0061bled\": true}, \"optimizer\": {\"t\\u0079pe\": \"\\u0041dam\\u0057\","
+        " \"params\": {\"lr\": 0.002}}, \"a\\u002Eb\\/c\\\"\\\\u0041\\u00e9\": 1}");
+    child c = RUN("train", "text.txt", SMALL, "--steps", "4", CONFIG);
+    cr_expect(c.code == 0 && strstr(c.err, "note: ds.json: ignored: a\\u002eb/c\\\"\\\\u0041\\u00e9\n"), "%s", c.err);
+    expect_start((expectation[]){
+        {"precision", "\"deepspeed-bf16\""}, {"optimizer", "\"adamw\""}, {"lr", "0.002"}, {NULL, NULL}});
+    write_config("{\"fp16\": {\"en\\u0062bled\": true}}");
+    c = RUN("train", "text.txt", SMALL, "--force", CONFIG);
+    cr_expect(c.code == 3 && strstr(c.err, "fp16.enbbled is no key that halfstep knows"), "%s", c.err);
+    char key[400];
+    snprintf(key, sizeof key, "{\"%0300d\": 1}", 0);
+    write_config(key);
+    c = RUN("train", "text.txt", SMALL, "--force", CONFIG);
+    cr_expect(c.code == 3 && strstr(c.err, "this key is too long"), "%s", c.err);
+}

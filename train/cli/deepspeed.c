@@ -138,8 +138,7 @@ static bool take_value(deepspeed *file, int i, const json_value *value) {
     char text[64], expected[192], found[64];
     if (file->lines[i]) return refuse_value(file, value, "was given in line %d already", file->lines[i]);
     file->lines[i] = value->line;
-    snprintf(text, sizeof text, "%.*s", (int)value->part.length, value->part.text ? value->part.text : "");
-    bool fits = value->part.length < sizeof text && has_kind(key, value);
+    bool fits = json_plain(value->part, text, sizeof text) < sizeof text && has_kind(key, value);
     if (fits && value->kind == '"') find_spelling(key->choices, text, sizeof text);
     if (fits && cli_set_value(key, file, text)) return true;
     return refuse_value(file, value, "must be %s, but is %s", cli_describe_type(key, expected, sizeof expected),

@@ -62,6 +62,10 @@ typedef struct json_fault {
     const char *what; // NULL: the text is JSON as far as it was read
 } json_fault;
 
+// A string with the characters that its escapes stand for, where those are printable ASCII other than " and \: the text
+// that most keys and names have whoever wrote them. Other escapes stay as they are. As snprintf does.
+size_t json_plain(json_part string, char *text, size_t size);
+
 // Visits the values of a text in their order, objects and arrays before what is in them. false where `visit` was, or
 // where the text is no JSON, which *fault explains.
 bool json_walk(const char *text, bool (*visit)(const json_value *value, void *user), void *user, json_fault *fault);

@@ -2,6 +2,7 @@
 #include "train/cli/json.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_DEPTH = 64, MAX_PATH_LENGTH = 256 };
@@ -31,6 +32,29 @@ static void skip_blanks(walker *w) { w->at += strspn(w->at, " \t\r\n"); }
 static const char *skip_digits(const char *s) {
     while (isdigit((unsigned char)*s)) s++;
     return s;
+}
+
+// ---- strings ----
+
+// The character that an escape stands for, \uXXXX or \/, if it is one that json_plain writes; else 0.
+static char escaped(const char *s, size_t left) {
+    char digits[5] = "";
+    if (left >= 6 && s[1] == 'u') memcpy(digits, s + 2, 4);
+    unsigned long code = left >= 2 && s[1] == '/' ? '/' : strtoul(digits, NULL, 16);
+    return code >= ' ' && code < 0x7f && code != '"' && code != '\\' ? (char)code : 0;
+}
+
+size_t json_plain(json_part string, char *text, size_t size) {
+    size_t length = 0;
+    for (size_t i = 0, taken; i < string.length; i += taken) {
+        const char *s = string.text + i;
+        char plain = *s == '\\' ? escaped(s, string.length - i) : 0;
+        taken = plain && s[1] == 'u' ? 6 : *s == '\\' ? 2 : 1;
+        for (size_t k = 0; k < (plain ? 1 : taken); k++, length++)
+            if (length + 1 < size) text[length] = plain ? plain : s[k];
+    }
+    if (size > 0) text[length < size ? length : size - 1] = '\0';
+    return length;
 }
 
 // ---- scalars ----
@@ -90,11 +114,12 @@ static bool take_value(walker *w);
 // Appends a key to the path. A dot in it is written as JSON's \u002e, so that those of the path are between keys.
 static bool append(walker *w, size_t length, json_part key) {
     static const char dot[] = "\\u002e";
-    for (size_t i = 0; i < key.length; i++) {
-        bool escaped = key.text[i] == '.';
-        size_t taken = escaped ? sizeof dot - 1 : 1;
+    char plain[MAX_PATH_LENGTH];
+    if (json_plain(key, plain, sizeof plain) >= sizeof plain) return fail(w, "this key is too long");
+    for (const char *c = plain; *c; c++) {
+        size_t taken = *c == '.' ? sizeof dot - 1 : 1;
         if (length + taken >= sizeof w->path) return fail(w, "this key is too long");
-        memcpy(w->path + length, escaped ? dot : key.text + i, taken);
+        memcpy(w->path + length, *c == '.' ? dot : c, taken);
         length += taken;
     }
     w->path[length] = '\0';
