@@ -1,5 +1,5 @@
 // sums.h: the property of every sum, |r - s| <= 1/2 ulp(r) + g sum |x|, row by row: test_sums.c draws the terms x and
-// judges, drivers in sums_drivers.c have each row of ops/sums.c add them.
+// judges, drivers in sums_drivers.c and sums_by_kernels.c have each row of ops/sums.c add them.
 #ifndef TESTS_OPS_SUMS_H
 #define TESTS_OPS_SUMS_H
 
