@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "train/halfstep.h"
+#include "tests/train/story.h"
 
 static char folder[] = "/tmp/halfstep-train-XXXXXX";
 
@@ -17,37 +17,6 @@ static void remove_folder(void) {
 }
 
 TestSuite(train, .init = make_folder, .fini = remove_folder);
-
-// A text with structure: numbered lines of words.
-static hst_corpus *story(hst_context *ctx, int lines) {
-    static const char *const words[] = {"the", "small", "unit", "reads", "a", "line", "and", "writes", "it", "again"};
-    hst_corpus *corpus = hst_corpus_new(ctx);
-    for (int i = 0; i < lines; i++) {
-        char line[128];
-        int n = snprintf(line, sizeof line, "%d %s %s %s.\n", i, words[i % 10], words[(i * 7 + 3) % 10],
-                         words[(i * 3 + 1) % 10]);
-        hst_corpus_add_bytes(corpus, line, (size_t)n);
-    }
-    return corpus;
-}
-
-static hst_context *open_context(int threads) {
-    hst_context *ctx = hst_open(&(hst_options){.size = sizeof(hst_options), .threads = threads});
-    cr_assert(ctx);
-    return ctx;
-}
-
-static hst_train_options small(int64_t steps) {
-    hst_train_options o;
-    hst_train_defaults(&o, sizeof o);
-    o.hidden = 40;
-    o.layers = 2;
-    o.batch = 5;
-    o.length = 13;
-    o.steps = steps;
-    o.dropout = 0.1;
-    return o;
-}
 
 static char *read_file(const char *name, size_t *size) {
     char path[256];
@@ -263,61 +232,6 @@ Test(train, the_previous_checkpoint_is_the_last_before) {
     hst_close(ctx);
 }
 
-Test(train, a_text_of_another_context_is_refused) {
-    hst_context *ctx = open_context(1), *other = open_context(1);
-    hst_corpus *text = story(other, 100);
-    hst_train_options o = small(5);
-    cr_expect_null(hst_trainer_new(ctx, &o, text, NULL));
-    cr_expect(hst_get_status(ctx) == HST_ERROR_STATE && strstr(hst_error(ctx), "another context"), "%s",
-              hst_error(ctx));
-    hst_corpus_free(text);
-    hst_close(ctx);
-    hst_close(other);
-}
-
-Test(train, options_out_of_range_are_refused_by_name) {
-    hst_context *ctx = open_context(1);
-    hst_corpus *text = story(ctx, 100);
-    for (int i = 0; i < 15; i++) {
-        hst_train_options o = small(10);
-        const char *names[] = {"hidden",
-                               "dropout",
-                               "lr",
-                               "epochs",
-                               "length",
-                               "size is 0",
-                               "clip",
-                               "accumulate",
-                               "ema",
-                               "kind 9",
-                               "schedule of kind 9",
-                               "adamw's betas",
-                               "nesterov needs",
-                               "lr_step_every",
-                               "lr_step_factor"};
-        if (i == 0) o.hidden = 0;
-        if (i == 1) o.dropout = NAN;
-        if (i == 2) o.lr = -1;
-        if (i == 3) o.steps = 0, o.epochs = 0;
-        if (i == 4) o.length = 100000; // more than the text
-        if (i == 5) o.size = 0;
-        if (i == 6) o.clip = INFINITY;
-        if (i == 7) o.accumulate = 0;
-        if (i == 8) o.ema = 1;
-        if (i == 9) o.optimizer = (hst_optimizer_kind)9;
-        if (i == 10) o.schedule = (hst_schedule_kind)9;
-        if (i == 11) o.beta2 = 1;
-        if (i == 12) o.optimizer = HST_SGD, o.nesterov = true, o.momentum = 0;
-        if (i == 13) o.lr_step_every = 0;
-        if (i == 14) o.lr_step_factor = NAN;
-        cr_expect_null(hst_trainer_new(ctx, &o, text, NULL));
-        cr_expect(hst_get_status(ctx) == HST_ERROR_VALUE && strstr(hst_error(ctx), names[i]), "%s", hst_error(ctx));
-        hst_clear_error(ctx);
-    }
-    hst_corpus_free(text);
-    hst_close(ctx);
-}
-
 // The estimate against what the pool counts, over one step and an evaluation.
 Test(train, memory_is_known_before_it_is_taken) {
     static const struct {
@@ -408,26 +322,6 @@ Test(train, a_model_is_trained_further) {
         hst_trainer_free(second);
     }
     hst_trainer_free(first);
-    hst_close(ctx);
-}
-
-// Batches are counted in an int64_t, and in doubles that hold whole numbers up to 2^53.
-Test(train, more_batches_than_can_be_counted_are_refused) {
-    hst_context *ctx = open_context(1);
-    hst_corpus *text = story(ctx, 50);
-    hst_train_options o = small(1000000000000000);
-    o.accumulate = 1 << 20;
-    cr_expect_null(hst_trainer_new(ctx, &o, text, NULL));
-    cr_expect(hst_get_status(ctx) == HST_ERROR_VALUE && strstr(hst_error(ctx), "steps x accumulate is 1.04858e+21"),
-              "%s", hst_error(ctx));
-    hst_clear_error(ctx);
-    o.steps = 0, o.accumulate = 1, o.batch = o.length = 1, o.epochs = 1e9;
-    hst_corpus *long_text = hst_corpus_new(ctx);
-    static char bytes[1 << 24];
-    hst_corpus_add_bytes(long_text, bytes, sizeof bytes);
-    cr_expect_null(hst_trainer_new(ctx, &o, long_text, NULL));
-    cr_expect(hst_get_status(ctx) == HST_ERROR_VALUE && strstr(hst_error(ctx), "steps x accumulate is 1.67772e+16"),
-              "%s", hst_error(ctx));
     hst_close(ctx);
 }
 
