@@ -1,31 +1,22 @@
 // test_plot.c: what `halfstep plot` draws of logs that are written here by hand, where each point must be on the
-// picture; which files it writes; and the pictures that `train` leaves behind.
+// picture; and which files it writes.
 #include "tests/cli/child.h"
+#include "tests/cli/pictures.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <math.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 TestSuite(plot, .init = scratch_enter, .fini = scratch_leave, .timeout = 120);
 
-#define TINY "--layers", "1", "--hidden", "16", "--batch", "2", "--length", "8"
-
-#if !defined(CLI_WITHOUT_STB) && __has_include(<stb/stb_image.h>)
-
-#define STB_IMAGE_IMPLEMENTATION
-#define STB_IMAGE_STATIC
-#define STBI_ONLY_PNG
-#pragma GCC diagnostic ignored "-Wunused-function"
-#include <stb/stb_image.h>
+#ifdef CAN_LOOK_AT_PICTURES
 
 // ---- logs ----
 
@@ -70,75 +61,15 @@ static void write_line(const char *folder) {
     end_log(folder);
 }
 
-// ---- pictures ----
+// ---- what is drawn ----
 
-typedef struct picture {
-    int width, height;
-    unsigned char *rgb;
-    int left, right, low, high; // pixels of the axes' ends
-} picture;
-
-static const unsigned AXIS = 0x404040, GRID = 0xe4e4e4;
 static const unsigned BLUE = 0x2060b0, LIGHT_BLUE = 0x8fafd7,
                       RED = 0xd04040; // first run, its training loss, second run
 
-static unsigned pixel(const picture *p, int x, int y) {
-    cr_assert(x >= 0 && x < p->width && y >= 0 && y < p->height);
-    const unsigned char *c = p->rgb + 3 * ((size_t)y * (size_t)p->width + (size_t)x);
-    return (unsigned)c[0] << 16 | (unsigned)c[1] << 8 | c[2];
-}
-
-static int count_in_row(const picture *p, int y, unsigned color) {
-    int count = 0;
-    for (int x = 0; x < p->width; x++) count += pixel(p, x, y) == color;
-    return count;
-}
-
-// The x axis is the longest run of its colour; the first line of the grid is where the y axis ends.
-static void find_axes(picture *p) {
-    for (int y = 0; y < p->height; y++)
-        for (int x = 0, length = 0; x < p->width; x++) {
-            length = pixel(p, x, y) == AXIS ? length + 1 : 0;
-            if (length > p->right + 1 - p->left) p->left = x + 1 - length, p->right = x, p->low = y;
-        }
-    cr_assert_gt(p->right - p->left, p->width / 2);
-    for (p->high = 0; count_in_row(p, p->high, GRID) < p->width / 3; p->high++) cr_assert_lt(p->high, p->low);
-}
-
-static picture read_picture(const char *path) {
-    picture p = {.right = -1};
-    int channels;
-    p.rgb = stbi_load(path, &p.width, &p.height, &channels, 3);
-    cr_assert(p.rgb && channels == 3, "%s: %s", path, p.rgb ? "not RGB" : stbi_failure_reason());
-    find_axes(&p);
-    return p;
-}
-
-// The axes are 0 to `last` and 0 to `top`.
-static double x_at(const picture *p, double x, double last) { return p->left + (p->right - p->left) * x / last; }
-static double y_at(const picture *p, double y, double top) { return p->low - (p->low - p->high) * y / top; }
-
-static int colorfulness(unsigned color) {
-    int r = color >> 16 & 255, g = color >> 8 & 255, b = color & 255;
-    int most = r > g ? r : g, least = r < g ? r : g;
-    return (b > most ? b : most) - (b < least ? b : least);
-}
-
-// The middle of what has a colour in a column, below the legend; NAN: there is nothing. A colour on grey is as
-// colourful as it covers it, so that this is the centre of the line's coverage.
-static double middle_of_column(const picture *p, int x) {
-    double sum = 0, moment = 0;
-    for (int y = p->high + 50; y < p->low; y++) {
-        sum += colorfulness(pixel(p, x, y));
-        moment += y * colorfulness(pixel(p, x, y));
-    }
-    return sum > 0 ? moment / sum : NAN;
-}
-
-// How far that may be from the middle of the line. Across it, coverage is a box as wide as the line, smoothed with one
-// that is a pixel wide; the centre of such a thing, sampled once a pixel, is wrong by at most sum(1 / (pi k)^2, k != 0)
-// / 2 = 1/6 over the width (Poisson's formula). The line has 72 levels of colourfulness, each of its 4 pixels, at most
-// 2 from the middle, is wrong by at most one of them: together less than 1/12 over the width.
+// How far middle_of_column may be from the middle of the line. Across it, coverage is a box as wide as the line,
+// smoothed with one that is a pixel wide; the centre of such a thing, sampled once a pixel, is wrong by at most sum(1 /
+// (pi k)^2, k != 0) / 2 = 1/6 over the width (Poisson's formula). The line has 72 levels of colourfulness, each of its
+// 4 pixels, at most 2 from the middle, is wrong by at most one of them: together less than 1/12 over the width.
 static double centre_error(double width) { return 0.25 / width; }
 static const double WIDTH = 1.65; // of a line, at 960 x 540
 
@@ -147,15 +78,6 @@ static void run_plot(const char *file, const char *more, const char *value) {
                    : RUN("plot", "run", "-o", file, "--low", "0", "--high", "4");
     cr_assert(c.code == 0 && c.err_size == 0 && c.out_size == 0, "%s", c.err);
 }
-
-static void expect_same_picture(const char *a, const char *b) {
-    size_t sizes[2];
-    const char *first = read_file(a, &sizes[0]), *second = read_file(b, &sizes[1]);
-    cr_assert(first && second && sizes[0] == sizes[1] && memcmp(first, second, sizes[0]) == 0, "%s and %s differ", a,
-              b);
-}
-
-// ---- what is drawn ----
 
 Test(plot, a_straight_line_of_losses_is_a_straight_line_of_pixels) {
     static const char *const sizes[][2] = {{"960", "540"}, {"700", "900"}, {"481", "271"}};
@@ -177,7 +99,7 @@ Test(plot, a_straight_line_of_losses_is_a_straight_line_of_pixels) {
         // A pixel is all of the colour where its centre is at least half a pixel inside: for two thirds of the columns.
         if (i == 0) cr_expect_gt(full, (p.right - first) / 2, "only %d columns have a pixel of the full colour", full);
         cr_expect(isnan(middle_of_column(&p, (int)x_at(&p, 1, 100) - 4)), "something is left of the first step");
-        stbi_image_free(p.rgb);
+        free_picture(p);
     }
 }
 
@@ -211,7 +133,7 @@ Test(plot, each_run_has_its_colour_and_each_evaluation_a_dot) {
             int ring = colorfulness(pixel(&p, x, y + 5)); // it goes from 4.05 to 5.7 pixels from the middle
             cr_expect(best ? ring > colorfulness(color) / 2 : ring == 0, "run %d, step %d: %d", run, step, ring);
         }
-    stbi_image_free(p.rgb);
+    free_picture(p);
 }
 
 // An epoch is 25 steps and a step 2 seconds, so that the same points are at the same places; so they are in bits.
@@ -234,7 +156,7 @@ Test(plot, the_axes_have_a_choice) {
         }
         for (int step = 50; step <= 100; step += 50)
             cr_expect_eq(pixel(&p, (int)lrint(x_at(&p, step, 100)), (int)lrint(y_at(&p, 0.5, 4))), BLUE);
-        stbi_image_free(p.rgb);
+        free_picture(p);
     }
     write_line("run"); // whose steps have a loss of 7
     run_plot("smooth.png", NULL, NULL);
@@ -242,7 +164,7 @@ Test(plot, the_axes_have_a_choice) {
     cr_assert_eq(c.code, 0, "%s", c.err);
     picture p = read_picture("raw.png");
     cr_expect_float_eq(middle_of_column(&p, (p.left + p.right) / 2), y_at(&p, 7, 8), centre_error(WIDTH));
-    stbi_image_free(p.rgb);
+    free_picture(p);
 }
 
 Test(plot, losses_that_were_not_finite_are_a_gap) {
@@ -267,7 +189,7 @@ Test(plot, losses_that_were_not_finite_are_a_gap) {
             double middle = middle_of_column(&p, (int)lrint(x_at(&p, cases[k].step, 100)));
             cr_expect_eq(!isnan(middle), cases[k].drawn, "%s, step %d", spellings[i], cases[k].step);
         }
-        stbi_image_free(p.rgb);
+        free_picture(p);
         child c = RUN("plot", "run", "-o", i ? "other.png" : "null.png"); // nor do they count for the axis
         cr_assert(c.code == 0, "%s: %s", spellings[i], c.err);
         if (i) expect_same_picture("null.png", "other.png");
@@ -364,7 +286,7 @@ Test(plot, extreme_losses_and_axes_are_drawn) {
     run_plot("one.png", NULL, NULL); // one step is a dot at the right end
     picture p = read_picture("one.png");
     cr_expect_gt(colorfulness(pixel(&p, p.right, (int)lrint(y_at(&p, 2, 4)))), colorfulness(LIGHT_BLUE) / 2);
-    stbi_image_free(p.rgb);
+    free_picture(p);
 }
 
 // ---- files ----
@@ -458,57 +380,6 @@ Test(plot, standard_output_may_be_the_file) {
     write_line("run");
     child c = RUN("plot", "run", "-o", "/dev/stdout");
     cr_assert(c.code == 0 && c.out_size > 1000 && memcmp(c.out, "\x89PNG", 4) == 0, "%s", c.err);
-}
-
-// ---- train ----
-
-Test(plot, train_leaves_a_picture) {
-    write_text("text.txt", 2000);
-    child c = RUN("train", "text.txt", TINY, "--steps", "40", "--eval-every", "10");
-    cr_assert_eq(c.code, 0, "%s", c.err);
-    picture p = read_picture("text.run/loss.png");
-    cr_expect(p.width == 960 && p.height == 540);
-    stbi_image_free(p.rgb);
-    c = RUN("plot", "text.run", "-o", "again.png");
-    cr_assert_eq(c.code, 0, "%s", c.err);
-    expect_same_picture("text.run/loss.png", "again.png");
-    cr_assert(remove("text.run/loss.png") == 0 && mkdir("text.run/loss.png", 0700) == 0);
-    c = RUN("train", "text.txt", "--resume");
-    cr_expect(c.code == 0 && strstr(c.err, "warning: text.run/loss.png: the picture could not be written"), "%s",
-              c.err);
-    cr_assert_eq(rmdir("text.run/loss.png"), 0);
-    c = RUN("train", "text.txt", "--resume", "-q");
-    cr_expect(c.code == 0 && c.err_size == 0 && access("text.run/loss.png", F_OK) == 0, "%s", c.err);
-    c = RUN("train", "text.txt", TINY, "--steps", "0x1", "--force"); // a wrong command line deletes nothing
-    cr_expect(c.code == 2 && access("text.run/loss.png", F_OK) == 0, "%s", c.err);
-    c = RUN("train", "text.txt", TINY, "--steps", "50", "--lr", "1e6", "--clip", "0", "--warmup", "0", "--force");
-    cr_expect(c.code == 4 && access("text.run/loss.png", F_OK) == 0, "%s", c.err); // how it diverged
-}
-
-Test(plot, a_run_that_is_stopped_leaves_a_picture) {
-    write_text("text.txt", 2000);
-    child c = child_start(NULL, NULL, (const char *[]){"train", "text.txt", TINY, "--steps", "100000000", NULL});
-    for (int i = 0; i < 2000; i++) {
-        const char *log = read_file("text.run/log.jsonl", NULL);
-        if (log && strstr(log, "\"event\":\"step\"")) break;
-        nanosleep(&(struct timespec){0, 10000000}, NULL);
-    }
-    cr_assert_eq(kill(c.pid, SIGINT), 0);
-    child_finish(&c);
-    cr_assert_eq(c.code, 128 + SIGINT, "%s", c.err);
-    stbi_image_free(read_picture("text.run/loss.png").rgb);
-}
-
-#else
-
-Test(plot, without_stb_plot_says_what_is_missing_and_train_draws_nothing) {
-    write_text("text.txt", 2000);
-    child c = RUN("train", "text.txt", TINY, "--steps", "5", "-q");
-    cr_assert(c.code == 0 && c.err_size == 0 && access("text.run/loss.png", F_OK) != 0, "%s", c.err);
-    c = RUN("plot", "text.run");
-    cr_assert(c.code == 1 && strstr(c.err, "built without stb_image_write.h"), "%s", c.err);
-    c = RUN("info");
-    cr_assert(strstr(c.out, "pictures  no"), "%s", c.out);
 }
 
 #endif
