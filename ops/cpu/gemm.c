@@ -77,19 +77,16 @@ INLINE void multiply_rows_as(panel_source b, const float *a, int rows, int64_t c
     b.lower = lower;
     memset(sums, 0, sizeof *sums * (size_t)(rows * sums_row));
     for (int64_t k = 0; k < steps; k += count, a += count * MR, b = from_step(b, count)) {
+        panel_source part = b;
+        int64_t j = 0;
         count = steps - k < ROWS_READ ? 1 : ROWS_READ;
-        for (int64_t j = 0; j < columns; j += VL) {
-            panel_source part = b;
-            part.first += j;
-            if (count == ROWS_READ && columns - j >= VL) { // constants select the code
-                if (j % line == 0)
-                    UNROLL for (int u = 0; u < ROWS_READ; u++) prefetch_step(from_step(part, ROWS_READ + u));
-                multiply_steps(part, a, rows, ROWS_READ, VL, sums + j, sums_row);
-            } else {
-                for (int64_t u = 0; u < count; u++, part = from_step(part, 1))
-                    multiply_steps(part, a + u * MR, rows, 1, columns - j, sums + j, sums_row);
-            }
+        for (; count == ROWS_READ && j + VL <= columns; j += VL, part.first += VL) { // constants select the code
+            if (j % line == 0) UNROLL for (int u = 0; u < ROWS_READ; u++) prefetch_step(from_step(part, ROWS_READ + u));
+            multiply_steps(part, a, rows, ROWS_READ, VL, sums + j, sums_row);
         }
+        for (; j < columns; j += VL, part.first += VL)
+            for (int64_t u = 0; u < count; u++)
+                multiply_steps(from_step(part, u), a + u * MR, rows, 1, columns - j, sums + j, sums_row);
     }
 }
 

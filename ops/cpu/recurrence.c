@@ -117,11 +117,10 @@ INLINE vf state_after(const step *g, vf u0) { return multiply_add(g->p - u0, g->
 // The gates, and c after the step. Backward goes the same way from the states that forward saved, to the same bits.
 INLINE void advance(const hst_sru_args *a, place at, int64_t n, column *s, step *g, int count) {
     vf z[MOST_ABREAST];
-    EACH(i, count) {
+    EACH(m, 2) EACH(i, count) {
         place here = moved(at, i * VL);
-        vf forget = gate_weights(a, here, n, &s[i], 0), reset = gate_weights(a, here, n, &s[i], 1);
-        z[i] = multiply_add(forget, s[i].c, get(a->u, here.u + a->width, n) + s[i].bias[0]);
-        z[count + i] = multiply_add(reset, s[i].c, get(a->u, here.u + 2 * a->width, n) + s[i].bias[1]);
+        vf u = get(a->u, here.u + (m + 1) * a->width, n);
+        z[m * count + i] = multiply_add(gate_weights(a, here, n, &s[i], m), s[i].c, u + s[i].bias[m]);
     }
     sigmoid_of(z, 2 * count);
     EACH(i, count) {

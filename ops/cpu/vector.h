@@ -36,7 +36,9 @@ typedef double vd __attribute__((vector_size(VL * 4)));   // VL / 2 of them
 #ifdef __clang__
 #define UNROLL
 #define UNROLL_4
+#define ONCE static __attribute__((noinline, unused))
 #else
+#define ONCE static __attribute__((noinline, noclone, unused)) // what is long and rare is in a file once
 #define UNROLL _Pragma("GCC unroll 16")
 #define UNROLL_4 _Pragma("GCC unroll 4") // four rounds of a longer loop at a time
 #endif
@@ -182,7 +184,7 @@ INLINE vh narrow_f16(vf x) { return (vh)_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO
 INLINE vf widen_f16(vh h) { return (vf)_mm256_cvtph_ps((__m128i)h); }
 INLINE vh narrow_f16(vf x) { return (vh)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT); }
 #else
-INLINE vf widen_f16(vh h) {
+ONCE vf widen_f16(vh h) {
     vu u = extend(h), size = u & 0x7fff;
     vu normal = (size << 13) + (112 << 23);        // the exponent's bias is 15 there, 127 here
     vf tiny = (vf)(normal + (1 << 23)) - 0x1p-14f; // the fraction of a subnormal, after a leading 1 that goes again
@@ -191,7 +193,7 @@ INLINE vf widen_f16(vh h) {
     r = (vu)pick((vi)(size >= 0x7c00), (vf)special, (vf)r);
     return (vf)(r | (u & 0x8000) << 16);
 }
-INLINE vh narrow_f16(vf x) {
+ONCE vh narrow_f16(vf x) {
     vu u = (vu)x, size = u & 0x7fffffff;
     vu normal = (size - (112u << 23) + 0xfff + ((size >> 13) & 1)) >> 13;
     vu tiny = (vu)((vf)size + 0.5f) - 0x3f000000; // the last bit of 0.5 .. 1 is 2^-24, as of f16's subnormals
@@ -245,16 +247,27 @@ INLINE void store_n(void *p, hst_dtype t, vf x, int64_t n) {
         _mm256_mask_storeu_epi16(p, some, (__m256i)narrow(x, t));
 }
 #else
-INLINE vf load_n(const void *p, hst_dtype t, int64_t n) {
-    if (n >= VL) return load(p, t);
+// memcpy, of less than 32 bytes
+INLINE void copy_part(char *to, const char *from, size_t bytes) {
+    UNROLL for (size_t piece = 16; piece > 1; to += bytes & piece, from += bytes & piece, piece /= 2) if (bytes & piece)
+        memcpy(to, from, piece);
+}
+ONCE vf load_part(const void *p, hst_dtype t, int64_t n) {
     char buffer[sizeof(vf)] = {0};
-    memcpy(buffer, p, (size_t)n * size_of(t));
+    copy_part(buffer, p, (size_t)n * size_of(t));
     return load(buffer, t);
 }
-INLINE void store_n(void *p, hst_dtype t, vf x, int64_t n) {
+ONCE void store_part(void *p, hst_dtype t, vf x, int64_t n) {
     char buffer[sizeof(vf)];
-    store(n >= VL ? p : buffer, t, x);
-    if (n < VL) memcpy(p, buffer, (size_t)n * size_of(t));
+    store(buffer, t, x);
+    copy_part(p, buffer, (size_t)n * size_of(t));
+}
+INLINE vf load_n(const void *p, hst_dtype t, int64_t n) { return n >= VL ? load(p, t) : load_part(p, t, n); }
+INLINE void store_n(void *p, hst_dtype t, vf x, int64_t n) {
+    if (n >= VL)
+        store(p, t, x);
+    else
+        store_part(p, t, x, n);
 }
 #endif
 
