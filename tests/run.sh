@@ -10,7 +10,7 @@ for program in "$@"; do
     echo "== ${name%/run}"
     case $name in
     embed/*) "$program" "$program.safetensors" $locale ;;
-    *) "$program" ;;
+    *) "$program" -j0 ;; # as many tests at a time as there are cores
     esac || failed="$failed $program"
 done
 [ -z "$failed" ] || { echo "failed:$failed" >&2; exit 1; }
