@@ -32,7 +32,7 @@ enum { MR = VL - 2 };
 enum { MR = VL };
 #endif
 enum { NV = 2, NR = NV * VL, KC = 256, MC = 32 * MR, LINE = 16 };
-enum { SLAB_FLOATS = 1 << 20, STRIP = 32, FEW_WIDTH = 64 * NR, NEAR_WIDTH = 16 * NR };
+enum { SLAB_FLOATS = 1 << 20, STRIP = 32, FEW_WIDTH = 64 * NR, NEAR_WIDTH = 16 * NR, STEPS = 4, ABREAST = 4 };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t round_up(int64_t n, int64_t to) { return divide_up(n, to) * to; }
@@ -56,37 +56,50 @@ INLINE void micro(int rows, int nv, bool pairs, int64_t steps, const float *a, c
 
 // ---- few rows of A times a B that lies in memory row after row: sums (rows, columns), which wait in the cache ----
 
-// Adds `count` steps, neighbouring rows of B read side by side, to the n <= VL sums of each row. A sum follows one
-// after the other, as in the micro-kernel.
-INLINE void multiply_steps(panel_source b, const float *a, int rows, int count, int64_t n, float *sums,
+// Adds `count` steps, neighbouring rows of B, to the sums of each row in `abreast` vectors of columns, the last of n <=
+// VL. A sum follows one after the other, as in the micro-kernel; several abreast do not wait for each other.
+INLINE void multiply_steps(panel_source b, const float *a, int rows, int count, int abreast, int64_t n, float *sums,
                            int64_t sums_row) {
     bool pairs = terms_a_step(b.lower) == 2;
-    vf bk[ROWS_READ];
-    UNROLL for (int u = 0; u < count; u++) bk[u] = step_of_lanes(from_step(b, u), n);
     for (int i = 0; i < rows; i++, sums += sums_row) {
-        vf acc = load(sums, HST_F32);
-        UNROLL for (int u = 0; u < count; u++) acc = add_step(splat(a[u * MR + i]), bk[u], acc, pairs);
-        store(sums, HST_F32, acc);
+        vf acc[ABREAST];
+        UNROLL for (int v = 0; v < abreast; v++) acc[v] = load(sums + v * VL, HST_F32);
+        UNROLL for (int u = 0; u < count; u++) {
+            panel_source step = from_step(b, u);
+            UNROLL for (int v = 0; v < abreast; v++, step.first += VL) acc[v] =
+                add_step(splat(a[u * MR + i]), step_of_lanes(step, n), acc[v], pairs);
+        }
+        UNROLL for (int v = 0; v < abreast; v++) store(sums + v * VL, HST_F32, acc[v]);
+    }
+}
+
+// Asks for the columns of the STEPS rows after the next ones: of those the processor's own guesses are on their way.
+INLINE void prefetch_steps(panel_source b, int64_t columns) {
+    int64_t line = 64 / (int64_t)size_of(b.source.dtype);
+    UNROLL for (int u = 2 * STEPS; u < 3 * STEPS; u++) {
+        panel_source step = from_step(b, u);
+        UNROLL for (int64_t j = 0; j < columns; j += line, step.first += line) prefetch_step(step);
     }
 }
 
 INLINE void multiply_rows_as(panel_source b, const float *a, int rows, int64_t columns, float *sums, int64_t sums_row,
                              hst_dtype dtype, hst_dtype lower) {
-    int64_t line = 64 / (int64_t)size_of(dtype), steps = count_steps(b.terms, lower), count;
+    enum { WIDTH = ABREAST * VL };
+    int64_t steps = count_steps(b.terms, lower), count;
     b.source.dtype = dtype;
     b.lower = lower;
     memset(sums, 0, sizeof *sums * (size_t)(rows * sums_row));
     for (int64_t k = 0; k < steps; k += count, a += count * MR, b = from_step(b, count)) {
         panel_source part = b;
         int64_t j = 0;
-        count = steps - k < ROWS_READ ? 1 : ROWS_READ;
-        for (; count == ROWS_READ && j + VL <= columns; j += VL, part.first += VL) { // constants select the code
-            if (j % line == 0) UNROLL for (int u = 0; u < ROWS_READ; u++) prefetch_step(from_step(part, ROWS_READ + u));
-            multiply_steps(part, a, rows, ROWS_READ, VL, sums + j, sums_row);
+        count = steps - k < STEPS ? 1 : STEPS;
+        for (; count == STEPS && j + WIDTH <= columns; j += WIDTH, part.first += WIDTH) { // constants select the code
+            prefetch_steps(part, WIDTH);
+            multiply_steps(part, a, rows, STEPS, ABREAST, VL, sums + j, sums_row);
         }
         for (; j < columns; j += VL, part.first += VL)
             for (int64_t u = 0; u < count; u++)
-                multiply_steps(from_step(part, u), a + u * MR, rows, 1, columns - j, sums + j, sums_row);
+                multiply_steps(from_step(part, u), a + u * MR, rows, 1, 1, columns - j, sums + j, sums_row);
     }
 }
 
