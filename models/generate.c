@@ -105,6 +105,11 @@ static void run(generator *g, hst_symbols prompt, int64_t tokens, const hst_samp
     }
 }
 
+// The output layer is (V, D). One symbol at a time reads it faster, row after row, if (D, V) is what lies in memory.
+static void turn_output(hst_lm *m) {
+    m->output = hst_transpose(hst_contiguous(hst_transpose(m->output, 0, 1)), 0, 1);
+}
+
 hst_status hst_lm_generate(const hst_lm *m, hst_symbols prompt, int64_t tokens, const hst_sampling *sampling,
                            bool (*emit)(int64_t symbol, void *user), void *user) {
     if (!m) return HST_ERROR_STATE;
@@ -117,8 +122,10 @@ hst_status hst_lm_generate(const hst_lm *m, hst_symbols prompt, int64_t tokens, 
     hst_scope_begin(ctx);
     generator g = {.state = hst_zeros(ctx, HST_F32, HST_SHAPE(m->config.layers, 1, m->config.hidden)),
                    .last = hst_workspace(ctx, (size_t)m->config.vocabulary * sizeof *g.last)};
-    if (hst_lm_lower(m, "hst_lm_generate", sampling->weights, &g.as) && g.state && g.last)
+    if (hst_lm_lower(m, "hst_lm_generate", sampling->weights, &g.as) && g.state && g.last) {
+        turn_output(&g.as.model);
         run(&g, prompt, tokens, sampling, emit, user);
+    }
     hst_lm_lowered_free(&g.as);
     hst_workspace_free(ctx, g.last);
     hst_scope_end(ctx, NULL);
