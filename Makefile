@@ -144,19 +144,17 @@ uninstall: ## removes what install put there
 deps: ## installs what the tests need and is missing (TOOLS='zsh fish': these too)
 	@tests/deps.sh '$(CC)' $(TOOLS)
 
-# One program for each folder below tests/ that has test_*.c; the double build has those that need it ----
-SUITES  := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/test_*.c))))
+# One program for each folder below tests/ that has test_*.c; the double build has those that need it.
 ifeq ($(REAL),double)
-TESTS   := $(wildcard tests/gradients/test_*.c tests/*/test_*_fixture.c) tests/ops/test_accuracy.c
-SUITES  := $(sort $(patsubst tests/%/,%,$(dir $(TESTS))))
+TESTS    := $(wildcard tests/gradients/test_*.c tests/*/test_*_fixture.c) tests/ops/test_accuracy.c
 else
-TESTS   := $(filter-out tests/gradients/%,$(wildcard tests/*/test_*.c))
-SUITES  := $(filter-out gradients,$(SUITES))
+TESTS    := $(filter-out tests/gradients/%,$(wildcard tests/*/test_*.c))
+EMBEDDED := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/embed/*.c))
+COMMAND_FOR_TESTS := $(BUILD)/halfstep
 endif
-HELPERS  := $(foreach file,$(wildcard tests/*/*.c),$(if $(filter test_%,$(notdir $(file))),,$(file)))
-EMBEDDED := $(if $(filter double,$(REAL)),,$(patsubst %.c,$(BUILD)/%,$(wildcard tests/embed/*.c)))
+HELPERS  := $(filter-out $(wildcard tests/*/test_*.c),$(wildcard tests/*/*.c))
+SUITES   := $(sort $(patsubst tests/%/,%,$(dir $(TESTS))))
 PROGRAMS := $(SUITES:%=$(BUILD)/tests/%/run) $(EMBEDDED)
-COMMAND_FOR_TESTS := $(if $(filter double,$(REAL)),,$(BUILD)/halfstep)
 
 define suite_rule
 $(BUILD)/tests/$(1)/run: $(patsubst %.c,$(BUILD)/%.o,$(filter tests/$(1)/%,$(TESTS) $(HELPERS))) $(BUILD)/libhalfstep.a
@@ -166,8 +164,9 @@ $(foreach suite,$(SUITES),$(eval $(call suite_rule,$(suite))))
 $(BUILD)/tests/%.o: FLAGS += -DHST_BINARY='"$(BUILD)/halfstep"' -Wno-missing-field-initializers
 $(BUILD)/tests/ops/pairs.o: FLAGS += $(if $(filter avx2,$(ISAS)),$(ISA_avx2))
 
-# Plain programs that know the library as anybody does, by its installed header.
-$(BUILD)/tests/embed/%: tests/embed/%.c $(BUILD)/include/halfstep.h $(BUILD)/libhalfstep.a
+# Plain programs that know the library as anybody does, by its installed header: those of embed, and the experiments,
+# which are no part of the tests.
+$(BUILD)/tests/%: tests/%.c $(BUILD)/include/halfstep.h $(BUILD)/libhalfstep.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) $(CFLAGS) -I$(BUILD)/include $< $(BUILD)/libhalfstep.a \
 		$(LDFLAGS) $(LIBS) -o $@
@@ -199,16 +198,10 @@ symbols: $(BUILD)/libhalfstep.so ## makes tests/abi/symbols.txt anew, after a ch
 bench: $(BUILD)/halfstep ## speed beside what the machine can do, some minutes (CORPUS=FILE: the text that is learnt)
 	$< bench all $(if $(CORPUS),--text $(CORPUS))
 
-# Known to the library as the programs of tests/embed are, and no part of the tests.
-experiment: $(BUILD)/experiments/unsafe_training $(BUILD)/halfstep ## trains with sums rounded at each addition, and draws ops/unsafe_training.png (15 minutes)
+experiment: $(BUILD)/tests/experiments/unsafe_training $(BUILD)/halfstep ## trains with sums rounded at each addition, and draws ops/unsafe_training.png (15 minutes)
 	$< $(dir $<)
 	cd $(dir $<) && $(abspath $(BUILD)/halfstep) plot "safe accumulation" "unsafe accumulation" "entropy of the source" \
 		-o $(abspath ops/unsafe_training.png) --width 720 --height 420
-
-$(BUILD)/experiments/%: tests/experiments/%.c $(BUILD)/include/halfstep.h $(BUILD)/libhalfstep.a
-	@mkdir -p $(@D)
-	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) $(CFLAGS) -I$(BUILD)/include $< $(BUILD)/libhalfstep.a \
-		$(LDFLAGS) $(LIBS) -o $@
 
 fixtures: ## makes tests/fixtures anew with the Python packages (network, a minute)
 	$(PYTHON) -B tests/fixtures/make_sru.py
