@@ -1,5 +1,5 @@
 # halfstep: `make help` lists the targets. Everything is built under $(BUILD); V=1 shows the commands.
-#   make CC=clang    make BUILD=elsewhere    make CFLAGS='-O1 -g -fsanitize=address'    make REAL=double (see tensor/backend.h)
+#   make CC=clang    make BUILD=elsewhere    make CFLAGS='-O1 -g -fsanitize=address'    make REAL=double (see tensor/arrays.h)
 # Settings are remembered: what was built with others is built again.
 # -g1 has the lines of a backtrace; the variables, which -g adds, take a third of the time of a build.
 BUILD  ?= build

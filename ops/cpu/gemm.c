@@ -73,7 +73,7 @@ INLINE void multiply_steps(panel_source b, const float *a, int rows, int count, 
     }
 }
 
-// Asks for the columns of the STEPS rows after the next ones: of those the processor's own guesses are on their way.
+// Asks for columns of the STEPS rows after the next ones, which were asked for a round ago.
 INLINE void prefetch_steps(panel_source b, int64_t columns) {
     int64_t line = 64 / (int64_t)size_of(b.source.dtype);
     UNROLL for (int u = 2 * STEPS; u < 3 * STEPS; u++) {
