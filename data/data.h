@@ -87,6 +87,9 @@ HST_API int64_t hst_stream_epoch_batches(const hst_stream *stream);
 HST_API int64_t hst_stream_position(const hst_stream *stream); // batches delivered since the start
 HST_API void hst_stream_seek(hst_stream *stream,
                              int64_t position); // the next batch is the same as after that many calls
+// Says after how many batches the run ends (0: unknown). Epochs are then counted back from there: the first may be cut
+// short instead of the last, which ends where the text does.
+HST_API void hst_stream_set_end(hst_stream *stream, int64_t position);
 
 #ifdef __cplusplus
 }

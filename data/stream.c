@@ -18,6 +18,7 @@ struct hst_stream {
     int64_t batch, length;
     int64_t size, lane, epoch_batches;
     int64_t position; // batches delivered
+    int64_t end;      // batches of the whole run; 0: unknown
     uint64_t seed;
 };
 
@@ -54,7 +55,7 @@ hst_stream *hst_stream_new(const hst_corpus *corpus, int64_t batch, int64_t leng
         return NULL;
     }
     hst_stream *stream = hst_workspace(ctx, sizeof *stream);
-    if (stream) *stream = (hst_stream){corpus, ctx, batch, length, size, lane, lane / length, 0, seed};
+    if (stream) *stream = (hst_stream){corpus, ctx, batch, length, size, lane, lane / length, 0, 0, seed};
     return stream;
 }
 
@@ -79,9 +80,26 @@ void hst_stream_seek(hst_stream *stream, int64_t position) {
         hst_fail(stream->ctx, HST_ERROR_VALUE, "hst_stream_seek: position %" PRId64 " is below 0", position);
 }
 
-// Where lane 0 begins in an epoch: 64 random bits modulo n, whose bias, n / 2^64, nobody will see. No operation of a
-// training step has this number, so that the words are nobody else's.
+void hst_stream_set_end(hst_stream *stream, int64_t position) {
+    if (!stream) return;
+    if (position >= 0)
+        stream->end = position;
+    else
+        hst_fail(stream->ctx, HST_ERROR_VALUE, "hst_stream_set_end: position %" PRId64 " is below 0", position);
+}
+
+// Batches that the first epoch lacks, so that the last one is whole.
+static int64_t missing_batches(const hst_stream *stream) {
+    int64_t over = stream->end % stream->epoch_batches;
+    return over > 0 ? stream->epoch_batches - over : 0;
+}
+
+// Where lane 0 begins in an epoch. In the run's last one: where the last lane's last target is the last symbol. Else 64
+// random bits modulo n, whose bias, n / 2^64, nobody will see. No operation of a training step has this number, so that
+// the words are nobody else's.
 static int64_t offset_of(const hst_stream *stream, int64_t epoch) {
+    if (stream->end > 0 && epoch == (stream->end - 1) / stream->epoch_batches)
+        return stream->size - 1 - (stream->batch - 1) * stream->lane - stream->epoch_batches * stream->length;
     uint32_t words[4];
     hst_philox((hst_random_key){stream->seed, (uint64_t)epoch, UINT32_MAX}, 0, words);
     return (int64_t)(((uint64_t)words[1] << 32 | words[0]) % (uint64_t)stream->size);
@@ -116,8 +134,8 @@ static void put(void *to, int64_t i, hst_symbols text, int64_t at) {
 hst_status hst_stream_next(hst_stream *stream, hst_tensor *ids, hst_tensor *targets, bool *fresh) {
     if (!stream) return HST_ERROR_STATE;
     if (hst_get_status(stream->ctx) != HST_OK) return hst_get_status(stream->ctx);
-    int64_t n = stream->size, epoch = stream->position / stream->epoch_batches;
-    int64_t first = stream->position % stream->epoch_batches * stream->length;
+    int64_t n = stream->size, place = stream->position + missing_batches(stream), epoch = place / stream->epoch_batches;
+    int64_t first = place % stream->epoch_batches * stream->length;
     hst_symbols text = hst_corpus_symbols(stream->corpus);
     if (text.count != n)
         return hst_fail(stream->ctx, HST_ERROR_STATE, "hst_stream_next: the text changed after hst_stream_new");
@@ -133,7 +151,7 @@ hst_status hst_stream_next(hst_stream *stream, hst_tensor *ids, hst_tensor *targ
             put(to_targets, t * stream->batch + b, text, at);
         }
     }
-    if (fresh) *fresh = first == 0;
+    if (fresh) *fresh = first == 0 || stream->position == 0;
     stream->position++;
     return HST_OK;
 }

@@ -117,7 +117,7 @@ Test(null, nothing_else) {
     hst_corpus_sha256(NULL, sum), hst_tokenizer_free(NULL);
     cr_expect(!hst_stream_new(NULL, 1, 1, 1) && hst_stream_next(NULL, NULL, NULL, NULL) && !hst_stream_position(NULL));
     cr_expect(!hst_stream_epoch_batches(NULL));
-    hst_stream_seek(NULL, 1), hst_stream_free(NULL), hst_corpus_free(NULL);
+    hst_stream_seek(NULL, 1), hst_stream_set_end(NULL, 1), hst_stream_free(NULL), hst_corpus_free(NULL);
     cr_expect(hst_trainer_run(NULL, NULL, NULL, NULL) && hst_trainer_step(NULL, NULL));
     cr_expect(!hst_trainer_new_from(NULL, "x", NULL, NULL, NULL) && hst_train_memory(NULL, 1) == 0);
     cr_expect(!hst_trainer_scaler(NULL) && hst_trainer_result(NULL) == HST_STEP_FAILED);
