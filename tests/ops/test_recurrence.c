@@ -166,6 +166,54 @@ static void check_pieces(hst_context *ctx) {
 }
 Test(recurrence, pieces_are_the_whole_bit_for_bit) { for_each_isa(check_pieces); }
 
+// ---- sequences larger than the caches ----
+
+// Their h goes past the caches. In pieces of 17 steps it does not, and must be the same.
+static void check_large_width(hst_context *ctx, hst_dtype dtype, int64_t width) {
+    enum { STEPS = 51, PIECE = 17, LANES = 16 };
+    int64_t row = LANES * width, count = STEPS * row;
+    size_t each = dtype == HST_F32 ? sizeof(hst_real) : sizeof(uint16_t), bytes = (size_t)count * each;
+    char *u = hst_workspace(ctx, 3 * bytes), *h = hst_workspace(ctx, bytes), *cut = hst_workspace(ctx, bytes);
+    static const hst_real bias[2 * 2088];
+    hst_real *c = hst_workspace(ctx, (size_t)row * sizeof *c), *from = hst_workspace(ctx, (size_t)row * sizeof *from);
+    cr_assert(u && h && cut && c && from);
+    for (int64_t i = 0; i < 3 * count; i++) {
+        double x = (double)(i * 7919 % 1021) / 256 - 2;
+        if (dtype == HST_F32)
+            ((hst_real *)(void *)u)[i] = (hst_real)x;
+        else
+            ((uint16_t *)(void *)u)[i] = hst_to_bf16(x);
+    }
+    hst_sru_args args = {.length = STEPS,
+                         .batch = LANES,
+                         .width = width,
+                         .k = 3,
+                         .scale_x = 1,
+                         .u = {u, dtype},
+                         .bias = F32(bias),
+                         .h = {h, dtype, false},
+                         .c_last = c};
+    cr_assert(ctx->backend->sru(ctx, &args));
+    args.length = PIECE;
+    for (int64_t done = 0; done < STEPS; done += PIECE) {
+        args.u.data = u + 3 * (size_t)(done * row) * each;
+        args.h.data = cut + (size_t)(done * row) * each;
+        if (done > 0) args.c0 = F32(memcpy(from, c, (size_t)row * sizeof *c));
+        cr_assert(ctx->backend->sru(ctx, &args));
+    }
+    cr_expect_eq(memcmp(h, cut, bytes), 0, "%s, %s, %d columns", hst_isa(ctx), hst_dtype_name(dtype), (int)width);
+    void *all[] = {from, c, cut, h, u};
+    for (int i = 0; i < 5; i++) hst_workspace_free(ctx, all[i]);
+}
+
+static void check_large(hst_context *ctx) {
+    for (int i = 0; i < 2; i++) {
+        check_large_width(ctx, i ? HST_BF16 : HST_F32, 2080); // rows of whole vectors
+        check_large_width(ctx, i ? HST_BF16 : HST_F32, 2088); // not with 16 lanes, nor in 16 bits
+    }
+}
+Test(recurrence, sequences_larger_than_the_caches) { for_each_isa(check_large); }
+
 // ---- pads ----
 
 static bool pads_at(int pattern, int t) {
