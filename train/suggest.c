@@ -1,7 +1,7 @@
 // suggest.c: sizes for a run of a given duration. What decides is how many operations the machine does in it: too large
-// a model sees too little text, too small a one has learned early what it can. Of the rows
-// below those from 2e12 and from 8e12 ended best among the few sizes that were tried with such budgets, a minute's and
-// three minutes' of two cores; the others go on in the same way, untried.
+// a model sees too little text, too small a one has learned early what it can. Of the rows below those from 2e12 and
+// from 8e12 ended best among the few sizes that were tried with such budgets, a minute's and three minutes' of two
+// cores. That from 60e12 was tried once, for twenty minutes; the others go on in the same way, untried.
 #include <math.h>
 #include "autograd/autograd.h"
 #include "ops/ops.h"
