@@ -182,11 +182,23 @@ static bool append_entry(hst_corpus *corpus, list *l, const char *folder, DIR *o
     return true;
 }
 
+// Whether it is the folder of a run, whose log is no text; one that has not saved yet is known by its log.
+static bool is_of_a_run(int folder) {
+    static const char first[] = "{\"event\":\"start\"";
+    char start[sizeof first - 1];
+    if (faccessat(folder, "last.safetensors", F_OK, 0) == 0) return true;
+    int log = openat(folder, "log.jsonl", O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (log < 0) return false;
+    bool starts = read(log, start, sizeof start) == (ssize_t)sizeof start && !memcmp(start, first, sizeof start);
+    close(log);
+    return starts;
+}
+
 static bool read_folder(hst_corpus *corpus, list *l, const char *folder) {
     DIR *open_folder = opendir(folder);
     if (!open_folder) return fail(corpus, HST_ERROR_IO, folder, "cannot be opened", strerror(errno));
     bool ok = true;
-    if (faccessat(dirfd(open_folder), "last.safetensors", F_OK, 0) == 0) { // the folder of a run, whose log is no text
+    if (is_of_a_run(dirfd(open_folder))) {
         corpus->left_out++;
         closedir(open_folder);
         return true;

@@ -23,9 +23,9 @@ HST_API hst_corpus *hst_corpus_new(hst_context *ctx); // empty; free with hst_co
 HST_API void hst_corpus_free(hst_corpus *corpus);     // NULL is accepted
 
 // Appends a file; the files of a folder and of the folders in it, in the byte order of their paths, without hidden
-// ones, the folders of runs (with a last.safetensors) and files that hold a NUL byte; or, for "-", standard input. A
-// UTF-8 byte-order mark at the start of a file is skipped. HST_ERROR_IO says which path and why; an empty file or
-// folder is HST_ERROR_FORMAT.
+// ones, the folders of runs (with a last.safetensors or their log) and files that hold a NUL byte; or, for "-",
+// standard input. A UTF-8 byte-order mark at the start of a file is skipped. HST_ERROR_IO says which path and why; an
+// empty file or folder is HST_ERROR_FORMAT.
 HST_API hst_status hst_corpus_add(hst_corpus *corpus, const char *path);
 HST_API hst_status hst_corpus_add_bytes(hst_corpus *corpus, const void *bytes, size_t count); // copied
 
@@ -85,10 +85,10 @@ HST_API hst_status hst_stream_next(hst_stream *stream, hst_tensor *ids, hst_tens
 
 HST_API int64_t hst_stream_epoch_batches(const hst_stream *stream);
 HST_API int64_t hst_stream_position(const hst_stream *stream); // batches delivered since the start
-HST_API void hst_stream_seek(hst_stream *stream,
-                             int64_t position); // the next batch is the same as after that many calls
+// The next batch is the same as after that many calls, at most 2^61 - 1.
+HST_API void hst_stream_seek(hst_stream *stream, int64_t position);
 // Says after how many batches the run ends (0: unknown). Epochs are then counted back from there: the first may be cut
-// short instead of the last, which ends where the text does.
+// short instead of the last, which ends where the text does. To be said before the first batch: it moves all lanes.
 HST_API void hst_stream_set_end(hst_stream *stream, int64_t position);
 
 #ifdef __cplusplus

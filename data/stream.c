@@ -72,20 +72,19 @@ int64_t hst_stream_position(const hst_stream *stream) {
     return stream->position;
 }
 
+// Sums of two positions do not overflow.
+static bool check_position(const hst_stream *stream, const char *who, int64_t position) {
+    if (position >= 0 && position <= INT64_MAX / 4) return true;
+    hst_fail(stream->ctx, HST_ERROR_VALUE, "%s: position %" PRId64 "; it must be from 0 to 2^61 - 1", who, position);
+    return false;
+}
+
 void hst_stream_seek(hst_stream *stream, int64_t position) {
-    if (!stream) return;
-    if (position >= 0)
-        stream->position = position;
-    else
-        hst_fail(stream->ctx, HST_ERROR_VALUE, "hst_stream_seek: position %" PRId64 " is below 0", position);
+    if (stream && check_position(stream, "hst_stream_seek", position)) stream->position = position;
 }
 
 void hst_stream_set_end(hst_stream *stream, int64_t position) {
-    if (!stream) return;
-    if (position >= 0)
-        stream->end = position;
-    else
-        hst_fail(stream->ctx, HST_ERROR_VALUE, "hst_stream_set_end: position %" PRId64 " is below 0", position);
+    if (stream && check_position(stream, "hst_stream_set_end", position)) stream->end = position;
 }
 
 // Batches that the first epoch lacks, so that the last one is whole.

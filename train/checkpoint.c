@@ -88,6 +88,7 @@ static const hst_field fields[] = {FIELD("step", COUNT, done.step),
                                    FIELD("text_sha256", TEXT, text_sum),
                                    FIELD("held_out_sha256", TEXT, held_out_sum),
                                    FIELD("isa", TEXT, isa),
+                                   FIELD("ends_with_text", FLAG, ends_with_text),
                                    {0}};
 
 // ---- the tensors beside the model's: the optimizer's, then the averages ----
@@ -133,13 +134,22 @@ static hst_status write_checkpoint(hst_trainer *t, const char *path) {
     return t->ctx->status;
 }
 
-// The newest checkpoint also becomes the previous one, so that it is at its own name until the next one replaces it.
-static bool keep_previous(const char *last, const char *previous) {
+static bool is_readable(hst_trainer *t, const char *path) {
+    char isa[sizeof t->isa];
+    bool readable = hst_trainer_read_isa(t->ctx, path, isa, sizeof isa);
+    hst_clear_error(t->ctx);
+    return readable;
+}
+
+// The newest checkpoint also becomes the previous one, so that it is at its own name until the next one replaces it. A
+// damaged one does not: the run then went on from the previous one, which stays until there is a better one.
+static bool keep_previous(hst_trainer *t, const char *last, const char *previous) {
     char spare[MAX_PATH + 8];
+    if (!is_readable(t, last)) return true;
     snprintf(spare, sizeof spare, "%s.tmp", previous);
     unlink(spare);
     if (link(last, spare) == 0) return rename(spare, previous) == 0;
-    return errno == ENOENT || rename(last, previous) == 0; // the first one; or a file system without hard links
+    return rename(last, previous) == 0; // a file system without hard links
 }
 
 static bool file_in(hst_trainer *t, const char *folder, const char *name, char *path, size_t size) {
@@ -154,7 +164,7 @@ hst_status hst_trainer_save_last(hst_trainer *t, const char *folder, char *path,
         !file_in(t, folder, "previous.safetensors", previous, sizeof previous) ||
         !file_in(t, folder, "last.safetensors", path, path_size) || write_checkpoint(t, next) != HST_OK)
         return t->ctx->status;
-    if (!keep_previous(path, previous) || rename(next, path))
+    if (!keep_previous(t, path, previous) || rename(next, path))
         return hst_fail(t->ctx, HST_ERROR_IO, "%s: %s; the new checkpoint is %s", path, strerror(errno), next);
     return HST_OK;
 }
@@ -279,6 +289,7 @@ static hst_trainer *resume(hst_context *ctx, const char *path, const hst_safeten
     if (!t) return NULL;
     memcpy(t->text_sum, text_sum, sizeof text_sum);
     t->done = saved.done;
+    t->ends_with_text = saved.ends_with_text;
     if (restore(t, path, file) && restore_scaler(t, path, &saved, precision != NULL)) return t;
     hst_trainer_free(t);
     return NULL;

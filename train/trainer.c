@@ -102,6 +102,7 @@ hst_trainer *hst_trainer_make(hst_context *ctx, const hst_train_options *options
                        .options = o,
                        .text = text,
                        .held_out = hst_can_evaluate(held_out) ? held_out : NULL,
+                       .ends_with_text = true,
                        .done = {.smooth_loss = NAN, .validation = NAN, .best = NAN}};
     hst_seed(ctx, o.seed);
     make_parts(t, model, path, file);
@@ -215,7 +216,7 @@ static bool take_batch(hst_trainer *t, int64_t n) {
     hst_context *ctx = t->ctx;
     int64_t number = hst_batches_read(t) + n; // of the run's batches
     bool new_epoch;
-    hst_stream_set_end(t->stream, t->options.steps * t->options.accumulate);
+    hst_stream_set_end(t->stream, t->ends_with_text ? t->options.steps * t->options.accumulate : 0);
     hst_stream_seek(t->stream, number); // also when a step is tried again
     if (ctx->status != HST_OK || hst_stream_next(t->stream, t->ids, t->targets, &new_epoch) != HST_OK) return false;
     hst_seed(ctx, t->options.seed);             // whatever else the context was used for in between

@@ -159,8 +159,9 @@ Test(cli, help_and_version_go_to_stdout) {
     for (int i = 0; i < 3; i++) {
         child c = child_run(NULL, NULL, helps[i]);
         cr_assert(c.code == 0 && c.err_size == 0);
-        static const char *commands[] = {"train TEXT...", "eval MODEL TEXT...", "generate MODEL", "info [MODEL]"};
-        for (int k = 0; k < 4; k++) cr_assert(strstr(c.out, commands[k]), "%s", c.out);
+        static const char *commands[] = {"train TEXT...", "eval MODEL TEXT...", "generate MODEL", "info [MODEL]",
+                                         "|precision|all\n"};
+        for (int k = 0; k < 5; k++) cr_assert(strstr(c.out, commands[k]), "%s", c.out);
     }
     child version = RUN("version"), option = RUN("--version"), nothing = child_run(NULL, NULL, (const char *[]){NULL});
     cr_assert(version.code == 0 && strncmp(version.out, "halfstep ", 9) == 0);

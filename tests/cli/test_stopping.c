@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -150,6 +151,43 @@ Test(stopping, a_torn_last_line_of_the_log_goes_when_the_run_goes_on) {
     cr_assert_eq(strncmp(read_file("text.run/log.jsonl", NULL), "{\"event\":\"start\"", 16), 0);
 }
 
+// A damaged newest checkpoint is not kept as the previous one, which the run goes on from: that stays readable.
+Test(stopping, a_damaged_checkpoint_replaces_no_good_one) {
+    write_text("text.txt", 2000);
+    child c = RUN("train", "text.txt", TINY, "--steps", "6", "--eval-every", "2", "--save-every", "2");
+    cr_assert_eq(c.code, 0, "%s", c.err);
+    size_t size, half;
+    char *whole = read_file("text.run/last.safetensors", &size), *last;
+    write_file("text.run/last.safetensors", whole, size / 2);
+    c = RUN("train", "text.txt", "--resume");
+    cr_assert(c.code == 0 && strstr(c.err, "warning: text.run/last.safetensors") &&
+                  strstr(c.err, "; the run goes on from text.run/previous.safetensors"),
+              "%s", c.err);
+    expect_loadable("text.run/previous.safetensors");
+    last = read_file("text.run/last.safetensors", &half);
+    cr_assert(half == size && !memcmp(last, whole, size), "the run did not end as it had");
+}
+
+// What a killed process was writing is taken away by the next one, and nothing else.
+Test(stopping, what_was_never_finished_goes) {
+    train_tiny();
+    write_file("text.run/next.safetensors.tmp.123", "half", 4);
+    write_file("text.run/notes.tmp", "mine", 4);
+    child c = RUN("train", "text.txt", "--resume");
+    cr_assert_eq(c.code, 0, "%s", c.err);
+    cr_expect(!read_file("text.run/next.safetensors.tmp.123", NULL) && read_file("text.run/notes.tmp", NULL));
+}
+
+// A run that was killed before its first save is no part of the text that a folder is.
+Test(stopping, the_log_of_an_unsaved_run_is_no_text) {
+    cr_assert(mkdir("texts", 0700) == 0);
+    write_text("texts/a.txt", 2000);
+    child c = RUN("train", "texts", "-o", "texts/x", TINY, "--steps", "5");
+    cr_assert(c.code == 0 && unlink("texts/x/last.safetensors") == 0, "%s", c.err);
+    c = RUN("train", "texts", "-o", "texts/x", "-f", TINY, "--steps", "5");
+    cr_assert(c.code == 0 && strstr(c.err, "1800 bytes to learn from"), "%s", c.err);
+}
+
 Test(stopping, what_does_not_go_on_says_why) {
     train_tiny();
     child c = RUN("train", "text.txt", "--resume", "--lr", "1");
@@ -185,4 +223,7 @@ Test(stopping, divergence_exits_4) {
     char *log = read_file("text.run/log.jsonl", NULL);
     cr_assert(is_json_lines(log), "%s", log);
     cr_assert_str_eq(json_value(log, "end", "result"), "\"diverged\"");
+    c = RUN("train", "text.txt", "-f", TINY, "--steps", "30", "--lr", "1000"); // losses of many digits
+    for (const char *at = c.err; (at = strstr(at, "(bpc ")); at++)
+        cr_expect(strcspn(at, ")") < strcspn(at, "|\n"), "%.80s", at);
 }

@@ -67,9 +67,11 @@ Test(data, corpus_leaves_the_folders_of_runs_out, .init = set_up, .fini = tear_d
     text_file("texts/a", "text");
     text_file("texts/run/log.jsonl", "{}");
     put_file(in_folder("texts/run/last.safetensors"), "\0", 1);
+    text_file("texts/unsaved/log.jsonl", "{\"event\":\"start\",\"steps\":1}\n");
+    text_file("texts/z/log.jsonl", "{\"event\":\"door\"}"); // somebody else's
     hst_corpus *corpus = hst_corpus_new(ctx);
     cr_expect_eq(hst_corpus_add(corpus, in_folder("texts")), HST_OK);
-    expect_text(corpus, "text");
+    expect_text(corpus, "text{\"event\":\"door\"}");
     hst_corpus_free(corpus);
 }
 

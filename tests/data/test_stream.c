@@ -104,7 +104,7 @@ Test(data, stream_seek_equals_stepping, .init = set_up, .fini = tear_down) {
     hst_stream_seek(seeking, (int64_t)1 << 60); // far away is as near as the next one
     next(seeking, 4, 3);
     hst_stream_seek(seeking, -1);
-    expect_failure(HST_ERROR_VALUE, "position -1 is below 0");
+    expect_failure(HST_ERROR_VALUE, "hst_stream_seek: position -1; it must be from 0 to 2^61 - 1");
     hst_stream_free(stepping), hst_stream_free(seeking);
     hst_corpus_free(corpus);
 }
@@ -134,7 +134,12 @@ Test(data, stream_last_epoch_ends_with_the_text, .init = set_up, .fini = tear_do
     hst_corpus *corpus = numbered(10);
     hst_stream *stream = hst_stream_new(corpus, 1, 3, 1);
     hst_stream_set_end(stream, -1);
-    expect_failure(HST_ERROR_VALUE, "position -1 is below 0");
+    expect_failure(HST_ERROR_VALUE, "hst_stream_set_end: position -1; it must be from 0 to 2^61 - 1");
+    hst_stream_set_end(stream, 1); // the farthest place is one, beyond it is none
+    hst_stream_seek(stream, INT64_MAX / 4);
+    next(stream, 3, 1);
+    hst_stream_seek(stream, INT64_MAX / 4 + 1);
+    expect_failure(HST_ERROR_VALUE, "position 2305843009213693952; it must be");
     hst_stream_free(stream);
     hst_corpus_free(corpus);
 }

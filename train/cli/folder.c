@@ -107,12 +107,13 @@ static bool is_of_a_run(const char *name) {
     return false;
 }
 
-bool cli_clear_folder(const char *folder) {
+bool cli_clear_folder(const char *folder, bool unfinished) {
     DIR *open_folder = opendir(folder);
     if (!open_folder) return refuse(folder, "the run folder cannot be read");
     bool cleared = true;
     for (struct dirent *entry; cleared && (entry = readdir(open_folder));)
-        if (is_of_a_run(entry->d_name) && unlinkat(dirfd(open_folder), entry->d_name, 0) != 0)
+        if (is_of_a_run(entry->d_name) && (!unfinished || strstr(entry->d_name, ".tmp")) &&
+            unlinkat(dirfd(open_folder), entry->d_name, 0) != 0)
             cleared = refuse(entry->d_name, "is in the way of the run and cannot be removed");
     closedir(open_folder);
     return cleared;

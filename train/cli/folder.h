@@ -28,8 +28,8 @@ bool cli_lock_folder(const char *folder);
 // Whether `bytes` more fit on the folder's disk. false after printing how many do.
 bool cli_folder_has_room(const char *folder, int64_t bytes);
 
-// Deletes the files of an earlier run, so that none is taken for one of the new run. false after printing what is in
-// the way.
-bool cli_clear_folder(const char *folder);
+// Deletes the files of an earlier run, so that none is taken for one of the new run; or only the unfinished ones, left
+// by a process that was killed while it wrote. false after printing what is in the way.
+bool cli_clear_folder(const char *folder, bool unfinished);
 
 #endif

@@ -101,7 +101,7 @@ void cli_print_help(FILE *out, const cli_command *command) {
 void cli_print_overview(FILE *out) {
     fprintf(out, "Usage: halfstep COMMAND [options] ...\n\nTrains small language models and uses them.\n\n");
     for (int i = 0; cli_commands[i]; i++) {
-        char name[64];
+        char name[128];
         snprintf(name, sizeof name, "%s %s", cli_commands[i]->name, cli_commands[i]->operands);
         print_term(out, name, cli_commands[i]->summary);
     }

@@ -49,7 +49,9 @@ static const char *find_checkpoint(run *r, char *path, size_t size) {
         snprintf(path, size, "%s/%s", r->v.output, checkpoints[i]);
         if (i > 0 && access(path, F_OK) != 0) break;
         if (i > 0) {
-            cli_run_warn(r, hst_error(r->ctx));
+            char text[2 * PATH_MAX];
+            snprintf(text, sizeof text, "%s; the run goes on from %s", hst_error(r->ctx), path);
+            cli_run_warn(r, text);
             hst_clear_error(r->ctx);
         }
         hst_lm_free(cli_read_model(r->ctx, path, &r->tokenizer));
@@ -82,7 +84,7 @@ static bool check_folder(run *r) {
     double parameters = (double)hst_parameter_elements(hst_lm_parameters(hst_trainer_model(r->trainer)));
     r->file_bytes = (4 + 3 * (r->v.train.ema > 0 ? 16 : 12)) * parameters;
     if (r->v.dry_run) return cli_folder_can_be_used(r->v.output);
-    return cli_prepare_folder(r->v.output) && cli_lock_folder(r->v.output) &&
+    return cli_prepare_folder(r->v.output) && cli_lock_folder(r->v.output) && cli_clear_folder(r->v.output, true) &&
            cli_folder_has_room(r->v.output, (int64_t)r->file_bytes);
 }
 
@@ -151,6 +153,6 @@ int cli_run_prepare(run *r) {
     if (!check_folder(r)) return CLI_FAILED;
     cli_guard_run(); // from here on a signal finds something to lose
     if (r->v.dry_run) return CLI_DONE;
-    if (!r->v.resume && !cli_clear_folder(r->v.output)) return CLI_FAILED;
+    if (!r->v.resume && !cli_clear_folder(r->v.output, false)) return CLI_FAILED;
     return cli_log_open(&r->log, r->v.output, r->v.resume) ? CLI_DONE : CLI_FAILED;
 }
