@@ -10,7 +10,7 @@
 
 enum { STEP, LOSS, VALIDATION, RATE, NORM, SCALE, SPEED, ETA, FIELDS };
 enum { FIELD = 64, LINE = FIELDS * FIELD, ETA_STEPS = 5 };
-static const double HUGE_LOSS = 1e6; // one that diverges may have thirty digits
+static const double MANY_DIGITS = 1e6; // one that diverges may have thirty digits
 
 static const double terminal_interval = 0.1, plain_interval = 10; // seconds
 
@@ -54,12 +54,14 @@ static void format_fields(const cli_progress *progress, const hst_progress *now,
     snprintf(fields[STEP], FIELD, "step %lld/%lld %d%%", (long long)now->step, (long long)now->steps,
              now->steps > 0 ? (int)(100 * now->step / now->steps) : 0);
     if (!isnan(now->smooth_loss)) // all steps so far were skipped
-        snprintf(fields[LOSS], FIELD, now->smooth_loss < HUGE_LOSS ? "loss %.3f (bpc %.3f)" : "loss %.3g (bpc %.3g)",
+        snprintf(fields[LOSS], FIELD, now->smooth_loss < MANY_DIGITS ? "loss %.3f (bpc %.3f)" : "loss %.3g (bpc %.3g)",
                  now->smooth_loss, now->smooth_loss / M_LN2);
     if (!isnan(now->validation))
-        snprintf(fields[VALIDATION], FIELD, now->validation < HUGE_LOSS ? "val %.3f" : "val %.3g", now->validation);
+        snprintf(fields[VALIDATION], FIELD, now->validation < MANY_DIGITS ? "val %.3f" : "val %.3g", now->validation);
     format_rate(now->rate, fields[RATE]);
-    if (isfinite(now->norm)) snprintf(fields[NORM], FIELD, "|g| %.2f", now->norm); // else the step was skipped
+    if (isfinite(now->norm))
+        snprintf(fields[NORM], FIELD, now->norm < MANY_DIGITS ? "|g| %.2f" : "|g| %.3g",
+                 now->norm); // else the step was skipped
     if (*now->scaler) snprintf(fields[SCALE], FIELD, "scale %.9g, %lld skipped", now->scale, (long long)now->skipped);
     if (!(now->tokens_per_second > 0)) return;
     format_speed(now->tokens_per_second, fields[SPEED]);
