@@ -59,9 +59,8 @@ static void format_fields(const cli_progress *progress, const hst_progress *now,
     if (!isnan(now->validation))
         snprintf(fields[VALIDATION], FIELD, now->validation < MANY_DIGITS ? "val %.3f" : "val %.3g", now->validation);
     format_rate(now->rate, fields[RATE]);
-    if (isfinite(now->norm))
-        snprintf(fields[NORM], FIELD, now->norm < MANY_DIGITS ? "|g| %.2f" : "|g| %.3g",
-                 now->norm); // else the step was skipped
+    if (isfinite(now->norm)) // else the step was skipped
+        snprintf(fields[NORM], FIELD, now->norm < MANY_DIGITS ? "|g| %.2f" : "|g| %.3g", now->norm);
     if (*now->scaler) snprintf(fields[SCALE], FIELD, "scale %.9g, %lld skipped", now->scale, (long long)now->skipped);
     if (!(now->tokens_per_second > 0)) return;
     format_speed(now->tokens_per_second, fields[SPEED]);
