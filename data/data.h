@@ -70,8 +70,8 @@ HST_API hst_symbols hst_corpus_symbols(const hst_corpus *corpus);            // 
 // ---- streams ----
 
 // B lanes through the symbols of one corpus, n of them. Lane b starts at offset + b * lane; lane = floor((n - 1) / B),
-// the offset is drawn anew each epoch so that lanes cut the text at other places; the text is taken as a ring. An epoch
-// is floor(lane / L) batches.
+// the offset is drawn anew each epoch, but that of a known last one, so that lanes cut the text at other places; the
+// text is taken as a ring. An epoch is floor(lane / L) batches.
 typedef struct hst_stream hst_stream;
 
 // HST_ERROR_VALUE where the text has fewer than B * L + 1 symbols, naming the batch or length that would fit. The

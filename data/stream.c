@@ -6,7 +6,7 @@
 //     targets[t][b] = text[(offset + b * lane + i * L + t + 1) mod n]
 //
 // B * lane <= n - 1, so that no symbol is an input twice in an epoch. Nothing is remembered but the position: a batch
-// is a function of (seed, position), and seeking is an assignment.
+// is a function of (seed, end, position), and seeking is an assignment.
 #include <inttypes.h>
 #include <stdio.h>
 #include "data/data.h"

@@ -210,14 +210,6 @@ INLINE size_t size_of(hst_dtype t) { return t == HST_F32 ? 4 : 2; }
 INLINE vf widen(vh h, hst_dtype t) { return t == HST_F16 ? widen_f16(h) : widen_bf16(h); }
 INLINE vh narrow(vf x, hst_dtype t) { return t == HST_F16 ? narrow_f16(x) : narrow_bf16(x); }
 
-// The 16 bits of two vectors, one after the other: as many bytes as one has.
-INLINE vf narrow_pair(vf first, vf second, hst_dtype t) {
-    vh halves[2] = {narrow(first, t), narrow(second, t)};
-    vf both;
-    memcpy(&both, halves, sizeof both);
-    return both;
-}
-
 INLINE vf load(const void *p, hst_dtype t) {
     vf x;
     vh h;

@@ -112,14 +112,15 @@ Test(data, stream_seek_equals_stepping, .init = set_up, .fini = tear_down) {
 // With the run's end known, epochs are counted back from it: the last is whole and its last target is the text's last
 // byte, the first has what is left over; within each, lanes continue.
 Test(data, stream_last_epoch_ends_with_the_text, .init = set_up, .fini = tear_down) {
+    int outside = 0;
     for (int c = 0; c < CASES; c++) {
         int64_t n = cases[c].n, lanes = cases[c].lanes, length = cases[c].length, epoch = (n - 1) / lanes / length;
         hst_corpus *corpus = numbered(n);
         const int64_t ends[] = {1, epoch, epoch + 1, 2 * epoch, 3 * epoch - 1};
-        for (size_t e = 0; e < sizeof ends / sizeof *ends && ends[e] > 0; e++) {
+        for (size_t e = 0; e < sizeof ends / sizeof *ends; e++) {
             hst_stream *stream = hst_stream_new(corpus, lanes, length, 7);
             hst_stream_set_end(stream, ends[e]);
-            int64_t next_input = 0; // lane 0's
+            int64_t next_input = 0, first_of_last = n - 1 - (lanes - 1) * ((n - 1) / lanes) - epoch * length;
             for (int64_t i = 0; i < ends[e]; i++) {
                 batch x = next(stream, length, lanes);
                 cr_expect_eq(x.fresh, i == 0 || (ends[e] - i) % epoch == 0);
@@ -127,10 +128,16 @@ Test(data, stream_last_epoch_ends_with_the_text, .init = set_up, .fini = tear_do
                 next_input = (x.ids[0] + length) % n;
                 if (i + 1 == ends[e]) cr_expect_eq(x.targets[length * lanes - 1], n - 1, "case %d, end %zu", c, e);
             }
+            batch beyond = next(stream, length, lanes); // as skipped steps read: of an epoch more
+            cr_expect(beyond.fresh);
+            outside += beyond.ids[0] != first_of_last;
+            hst_stream_seek(stream, ends[e] - 1);
+            cr_expect_eq(next(stream, length, lanes).targets[length * lanes - 1], n - 1);
             hst_stream_free(stream);
         }
         hst_corpus_free(corpus);
     }
+    cr_expect_gt(outside, CASES, "the next epoch begins elsewhere");
     hst_corpus *corpus = numbered(10);
     hst_stream *stream = hst_stream_new(corpus, 1, 3, 1);
     hst_stream_set_end(stream, -1);

@@ -168,49 +168,56 @@ Test(recurrence, pieces_are_the_whole_bit_for_bit) { for_each_isa(check_pieces);
 
 // ---- sequences larger than the caches ----
 
-// Their h goes past the caches. In pieces of 17 steps it does not, and must be the same.
-static void check_large_width(hst_context *ctx, hst_dtype dtype, int64_t width) {
-    enum { STEPS = 51, PIECE = 17, LANES = 16 };
-    int64_t row = LANES * width, count = STEPS * row;
-    size_t each = dtype == HST_F32 ? sizeof(hst_real) : sizeof(uint16_t), bytes = (size_t)count * each;
-    char *u = hst_workspace(ctx, 3 * bytes), *h = hst_workspace(ctx, bytes), *cut = hst_workspace(ctx, bytes);
-    static const hst_real bias[2 * 2088];
+// h goes past the caches from 2^24 bytes of U, x and h on: here 2^25. In pieces of 17 steps, of 2^23.4, it does not,
+// and must be the same. With 2088 columns and two directions the second one begins between vectors.
+static void check_large_with(hst_context *ctx, int64_t width, int k, bool two_directions, bool padded) {
+    enum { STEPS = 51, PIECE = 17, LANES = 16, WIDEST = 2088 };
+    static const hst_real bias[2 * WIDEST];
+    static uint8_t pad[STEPS * LANES];
+    int64_t row = LANES * width, count = STEPS * row, first = two_directions ? width / 2 : width;
+    hst_real *u = hst_workspace(ctx, (size_t)(k * count) * sizeof *u),
+             *h = hst_workspace(ctx, (size_t)count * sizeof *h), *cut = hst_workspace(ctx, (size_t)count * sizeof *cut);
     hst_real *c = hst_workspace(ctx, (size_t)row * sizeof *c), *from = hst_workspace(ctx, (size_t)row * sizeof *from);
     cr_assert(u && h && cut && c && from);
-    for (int64_t i = 0; i < 3 * count; i++) {
-        double x = (double)(i * 7919 % 1021) / 256 - 2;
-        if (dtype == HST_F32)
-            ((hst_real *)(void *)u)[i] = (hst_real)x;
-        else
-            ((uint16_t *)(void *)u)[i] = hst_to_bf16(x);
-    }
+    for (int64_t i = 0; i < k * count; i++) u[i] = (hst_real)(i * 7919 % 1021) / 256 - 2;
+    for (int i = 0; padded && i < STEPS * LANES; i++) pad[i] = i % 5 == 0;
     hst_sru_args args = {.length = STEPS,
                          .batch = LANES,
                          .width = width,
-                         .k = 3,
+                         .k = k,
                          .scale_x = 1,
-                         .u = {u, dtype},
+                         .backward_columns = width - first,
+                         .u = F32(u),
                          .bias = F32(bias),
-                         .h = {h, dtype, false},
+                         .h = TO_F32(h),
                          .c_last = c};
+    if (padded) args.pad = (hst_source){pad, HST_U8};
     cr_assert(ctx->backend->sru(ctx, &args));
     args.length = PIECE;
-    for (int64_t done = 0; done < STEPS; done += PIECE) {
-        args.u.data = u + 3 * (size_t)(done * row) * each;
-        args.h.data = cut + (size_t)(done * row) * each;
-        if (done > 0) args.c0 = F32(memcpy(from, c, (size_t)row * sizeof *c));
-        cr_assert(ctx->backend->sru(ctx, &args));
-    }
-    cr_expect_eq(memcmp(h, cut, bytes), 0, "%s, %s, %d columns", hst_isa(ctx), hst_dtype_name(dtype), (int)width);
+    for (int direction = 0; direction <= two_directions; direction++)
+        for (int64_t done = 0; done < STEPS; done += PIECE) { // both run; those of one direction follow each other
+            int64_t at = direction ? STEPS - PIECE - done : done;
+            args.u.data = u + k * at * row;
+            args.h.data = cut + at * row;
+            if (padded) args.pad.data = pad + at * LANES;
+            args.c0 = done > 0 ? F32(memcpy(from, c, (size_t)row * sizeof *c)) : (hst_source){0};
+            cr_assert(ctx->backend->sru(ctx, &args));
+            for (int64_t i = at * row; i < (at + PIECE) * row; i++) {
+                bool second = i % width >= first;
+                if (second == direction)
+                    cr_assert(!memcmp(&cut[i], &h[i], sizeof *h), "%s, %d columns, k %d: h[%lld]", hst_isa(ctx),
+                              (int)width, k, (long long)i);
+            }
+        }
     void *all[] = {from, c, cut, h, u};
     for (int i = 0; i < 5; i++) hst_workspace_free(ctx, all[i]);
 }
 
 static void check_large(hst_context *ctx) {
-    for (int i = 0; i < 2; i++) {
-        check_large_width(ctx, i ? HST_BF16 : HST_F32, 2080); // rows of whole vectors
-        check_large_width(ctx, i ? HST_BF16 : HST_F32, 2088); // not with 16 lanes, nor in 16 bits
-    }
+    check_large_with(ctx, 2080, 3, false, false); // rows of whole vectors
+    check_large_with(ctx, 2088, 4, false, true);  // not with 16 lanes
+    check_large_with(ctx, 2088, 3, true, true);
+    check_large_with(ctx, 2080, 4, true, false);
 }
 Test(recurrence, sequences_larger_than_the_caches) { for_each_isa(check_large); }
 
