@@ -49,7 +49,7 @@ void *cli_new_values(const cli_command *command) {
 
 static bool count_fits(const cli_command *command, int count) {
     if (count < command->at_least)
-        cli_error("%s needs more: halfstep %s [options] %s", command->name, command->name, command->operands);
+        cli_error("an argument is missing: halfstep %s [options] %s", command->name, command->operands);
     else if (command->at_most >= 0 && count > command->at_most)
         cli_error("%s takes only: halfstep %s [options] %s", command->name, command->name, command->operands);
     else
