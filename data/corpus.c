@@ -183,7 +183,7 @@ static bool append_entry(hst_corpus *corpus, list *l, const char *folder, DIR *o
 }
 
 // Whether it is the folder of a run, whose log is no text; one that has not saved yet is known by its log.
-static bool is_of_a_run(int folder) {
+static bool is_run_folder(int folder) {
     static const char first[] = "{\"event\":\"start\"";
     char start[sizeof first - 1];
     if (faccessat(folder, "last.safetensors", F_OK, 0) == 0) return true;
@@ -198,7 +198,7 @@ static bool read_folder(hst_corpus *corpus, list *l, const char *folder) {
     DIR *open_folder = opendir(folder);
     if (!open_folder) return fail(corpus, HST_ERROR_IO, folder, "cannot be opened", strerror(errno));
     bool ok = true;
-    if (is_of_a_run(dirfd(open_folder))) {
+    if (is_run_folder(dirfd(open_folder))) {
         corpus->left_out++;
         closedir(open_folder);
         return true;

@@ -145,7 +145,7 @@ static bool is_readable(hst_trainer *t, const char *path) {
 // damaged one does not: the run then went on from the previous one, which stays until there is a better one.
 static bool keep_previous(hst_trainer *t, const char *last, const char *previous) {
     char spare[MAX_PATH + 8];
-    if (!is_readable(t, last)) return true;
+    if (!t->saved && !is_readable(t, last)) return true;
     snprintf(spare, sizeof spare, "%s.tmp", previous);
     unlink(spare);
     if (link(last, spare) == 0) return rename(spare, previous) == 0;
@@ -166,6 +166,7 @@ hst_status hst_trainer_save_last(hst_trainer *t, const char *folder, char *path,
         return t->ctx->status;
     if (!keep_previous(t, path, previous) || rename(next, path))
         return hst_fail(t->ctx, HST_ERROR_IO, "%s: %s; the new checkpoint is %s", path, strerror(errno), next);
+    t->saved = true;
     return HST_OK;
 }
 

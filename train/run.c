@@ -183,6 +183,7 @@ hst_status hst_trainer_run(hst_trainer *t, const char *folder,
     if (!t) return HST_ERROR_STATE;
     run r = {
         .t = t, .folder = folder, .progress = progress, .user = user, .began = hst_seconds(), .saved = hst_seconds()};
+    t->saved = false;
     if (t->ctx->status != HST_OK || !plan(&r)) return t->ctx->status;
     // A run that was stopped before an evaluation was complete makes up for it, and ends as if it had never been
     // stopped.

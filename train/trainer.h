@@ -28,6 +28,7 @@ struct hst_trainer {
     char text_sum[HST_FIELD_TEXT_SIZE];     // SHA-256 of text, once it was needed: a run goes on with the same
     char held_out_sum[HST_FIELD_TEXT_SIZE]; // the same of held_out; "": there is none
     char isa[HST_FIELD_TEXT_SIZE];          // of the kernels that the last checkpoint was made with
+    bool saved;                             // in this run: the folder's last checkpoint is its own
     bool ends_with_text;                    // the stream knows its end; runs of before this was so do not
     struct {                                // what the run has got to; with the tensors, all that it needs to go on
         int64_t step;                       // steps done
